@@ -1,0 +1,406 @@
+"""From a location to connections: every PRAGMA, BEGIN mode, pool choice and driver error.
+
+SQLite: one engine, one pool. The driver is kept from beginning transactions by itself; a
+listener says BEGIN, IMMEDIATE for a writer and DEFERRED for a reader. A reader that turned
+writer in the middle would get SQLITE_BUSY_SNAPSHOT, which no waiting can cure.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from sessionstore.errors import (
+    ConflictError,
+    SessionStoreError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
+from sessionstore.retry import is_contention, retry_on_contention
+from sessionstore.settings import StoreSettings, default_location
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger("sessionstore")
+
+# How often a read of a file that nobody seems to have open is tried anew when it changed.
+_SETTLE_ATTEMPTS = 20
+
+# How a connection is told to begin; read by the `begin` listener below.
+WRITE_OPTION = "sessionstore_write"
+
+# Serialises the creation of files within this process: whoever finds the file there may
+# open it only after the descriptor that made it is closed again, since closing a
+# descriptor drops every lock that this process holds on the file
+# (https://www.sqlite.org/howtocorrupt.html, 2.2).
+_creation_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a store is: a SQLite file, or a server named by a URL.
+
+    Attributes:
+        url: The SQLAlchemy URL.
+        path: The SQLite file, symbolic links resolved; None for a server.
+    """
+
+    url: URL
+    path: Path | None
+
+    def __str__(self) -> str:
+        """The file, or the URL with its password hidden."""
+        return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
+
+
+def locate(
+    db_path: str | os.PathLike[str] | None = None, *, url: str | URL | None = None
+) -> Location:
+    """Turn what the caller named, or else the defaults of this machine, into a location.
+
+    Raises:
+        ValueError: Both were given, or the URL names no database this package knows.
+        StoreUnavailableError: The database would live in memory only.
+    """
+    if db_path is not None and url is not None:
+        msg = "name the store once: either a path or a url"
+        raise ValueError(msg)
+    if db_path is None and url is None:
+        default = default_location()
+        url, db_path = (default, None) if isinstance(default, str) else (None, default)
+    if url is None:
+        return _locate_file(os.fspath(db_path))  # type: ignore[arg-type] # one of the two is set
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+    except (ArgumentError, NoSuchModuleError) as error:
+        msg = "this is no database URL; write sqlite:///FILE or postgresql+psycopg://HOST/NAME"
+        raise ValueError(msg) from error
+    if backend == "sqlite":
+        return _locate_file(parsed.database or ":memory:")
+    if backend != "postgresql":
+        msg = f"{backend} is not supported; use sqlite or postgresql"
+        raise ValueError(msg)
+    return Location(parsed, None)
+
+
+def _locate_file(name: str) -> Location:
+    if not name or name == ":memory:" or name.startswith("file:"):
+        msg = (
+            f"{name or 'an empty path'!r} is not a file path; a store is a file, "
+            "since several connections share it. For a passing one use a temporary folder"
+        )
+        raise StoreUnavailableError(msg)
+    # SQLite puts -wal and -shm beside the file that a link points to, so that one is meant.
+    path = Path(os.path.realpath(Path(name).expanduser()))
+    return Location(URL.create("sqlite", database=str(path)), path)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An open store: where it is and the engine that reaches it.
+
+    Attributes:
+        location: Where it is.
+        engine: Its connections.
+        read_only: Nothing may be written, locked or created.
+    """
+
+    location: Location
+    engine: Engine
+    read_only: bool
+
+    def read(self, unit: Callable[[Connection], T]) -> T:
+        """Run a unit in one DEFERRED transaction: it sees one state of the database.
+
+        Raises:
+            StoreBusyError: A read-only file changed under every attempt.
+        """
+        if not (self.read_only and self.location.path):
+            with self.engine.begin() as connection:
+                return unit(connection)
+        # A file that nobody has open is read as it lies, without a lock or a side file. A
+        # writer that comes meanwhile shows in what stat says, and the unit is run again.
+        for _ in range(_SETTLE_ATTEMPTS):
+            before = _fingerprint(self.location.path)
+            try:
+                with self.engine.begin() as connection:
+                    result = unit(connection)
+            except DBAPIError:
+                if before == _fingerprint(self.location.path) or _in_use(self.location.path):
+                    raise
+            else:
+                if before == _fingerprint(self.location.path) or before.in_use:
+                    return result
+        msg = f"{self.location} changed during each of {_SETTLE_ATTEMPTS} reads; try again"
+        raise StoreBusyError(msg, attempts=_SETTLE_ATTEMPTS, waited_s=0.0)
+
+    def write(self, unit: Callable[[Connection], T]) -> T:
+        """Run a unit in one transaction that holds the write lock from its first moment."""
+        with self.engine.connect().execution_options(**{WRITE_OPTION: True}) as connection:
+            with connection.begin():
+                return unit(connection)
+
+    def outside_transaction(self, unit: Callable[[Any], T]) -> T:
+        """Run a unit on a driver connection, for statements that no transaction may hold."""
+        pooled = self.engine.raw_connection()
+        try:
+            return unit(pooled.driver_connection)
+        finally:
+            pooled.close()
+
+    def close(self) -> None:
+        """Give every connection back; a call that still reads finishes first."""
+        self.engine.dispose()
+
+
+def open_database(location: Location, settings: StoreSettings) -> Database:
+    """Open a store to read and write; an absent file is created, mode 0600.
+
+    Raises:
+        StoreUnavailableError: The file or server cannot be opened.
+        StoreBusyError: The switch to WAL found the file locked for too long.
+    """
+    if location.path is None:
+        engine = create_engine(
+            location.url,
+            pool_size=settings.connections,
+            max_overflow=0,
+            pool_pre_ping=True,
+            connect_args={"application_name": "sessionstore"},
+        )
+        return Database(location, engine, read_only=False)
+    _create_private_file(location.path)
+    uri = location.path.as_uri() + "?mode=rw"
+    engine = create_engine(
+        location.url,
+        creator=lambda: _connect(uri, settings),
+        poolclass=QueuePool,
+        pool_size=settings.connections,
+        max_overflow=0,
+        pool_use_lifo=True,
+    )
+    event.listen(engine, "begin", _begin)
+    database = Database(location, engine, read_only=False)
+    try:
+        with reporting_errors(location):
+            _retrying(settings)(database.outside_transaction)(
+                lambda raw: _ensure_wal(raw, location)
+            )
+            # All at once and never more: SQLite keeps the descriptor of a closed connection
+            # until the last one of the process goes, so a pool that breathes would leak.
+            pooled = [engine.connect() for _ in range(settings.connections)]
+            for connection in pooled:
+                connection.close()
+    except BaseException:
+        engine.dispose()
+        raise
+    return database
+
+
+def open_read_only(location: Location, settings: StoreSettings) -> Database:
+    """Open a store to read: no write, no lock, and no file is made, not even a `-shm`.
+
+    Raises:
+        StoreUnavailableError: There is no such file.
+    """
+    if location.path is None:
+        engine = create_engine(
+            location.url,
+            pool_size=settings.connections,
+            max_overflow=0,
+            pool_pre_ping=True,
+            execution_options={"postgresql_readonly": True},
+            connect_args={"application_name": "sessionstore"},
+        )
+        return Database(location, engine, read_only=True)
+    path = location.path
+    if not path.exists():
+        msg = f"{path} does not exist; name an existing store, or open it without read_only"
+        raise StoreUnavailableError(msg)
+
+    def connect() -> sqlite3.Connection:
+        # A read-only connection to a WAL file would make -wal and -shm and leave them, so a
+        # file that nobody has open is declared immutable (https://www.sqlite.org/wal.html).
+        mode = "mode=ro" if _in_use(path) else "mode=ro&immutable=1"
+        return _connect(f"{path.as_uri()}?{mode}", settings, read_only=True)
+
+    engine = create_engine(location.url, creator=connect, poolclass=NullPool)
+    event.listen(engine, "begin", _begin)
+    return Database(location, engine, read_only=True)
+
+
+def _create_private_file(path: Path) -> None:
+    """Make the file, mode 0600 from its first moment, unless there is one already.
+
+    The mode of an existing file is its owner's business and stays. SQLite gives `-wal` and
+    `-shm` the mode of the file they belong to, whatever the umask.
+    """
+    with _creation_lock:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            if path.is_dir():
+                msg = f"{path} is a folder; name a file"
+                raise StoreUnavailableError(msg) from None
+            if not path.parent.is_dir():
+                msg = f"{path.parent} is not a folder, so {path} cannot be made"
+                raise StoreUnavailableError(msg) from None
+        except OSError as error:
+            msg = f"{path} cannot be created: {error.strerror or error}"
+            raise StoreUnavailableError(msg) from error
+
+
+def _connect(uri: str, settings: StoreSettings, *, read_only: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=settings.busy_timeout_s,
+        # The driver begins no transaction by itself; `_begin` does.
+        isolation_level=None,
+        # The pool hands a connection to one thread at a time.
+        check_same_thread=False,
+    )
+    try:
+        # A damaged text comes back marked instead of failing the whole statement.
+        connection.text_factory = _decode_text
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+        else:
+            connection.execute("PRAGMA foreign_keys = ON")
+            # A commit that returned survives a power cut; NORMAL would lose the last ones.
+            connection.execute("PRAGMA synchronous = FULL")
+            # A long reader lets the log grow; this cuts it back at the next checkpoint.
+            limit = settings.journal_size_limit_bytes
+            connection.execute(f"PRAGMA journal_size_limit = {limit:d}")
+            # Opens the log's descriptor and reads the schema now rather than in a call.
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _decode_text(raw: bytes) -> str:
+    """Decode stored text; bytes that are no UTF-8 come back as U+FFFD, their neighbours whole."""
+    return raw.decode("utf-8", "replace")
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(WRITE_OPTION)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN DEFERRED")
+
+
+def _ensure_wal(raw: sqlite3.Connection, location: Location) -> None:
+    (mode,) = raw.execute("PRAGMA journal_mode").fetchone()
+    if mode == "wal":
+        return
+    try:
+        (mode,) = raw.execute("PRAGMA journal_mode = WAL").fetchone()
+    except sqlite3.OperationalError as error:
+        if is_contention(error):
+            raise
+        (mode,) = raw.execute("PRAGMA journal_mode = DELETE").fetchone()
+    if mode != "wal":
+        logger.warning(
+            "%s: this file system refuses write-ahead logging; using the %s journal, "
+            "so readers and the writer wait for each other",
+            location,
+            mode,
+        )
+
+
+class _Fingerprint(NamedTuple):
+    stat: tuple[int, int, int]
+    in_use: bool
+
+
+def _fingerprint(path: Path) -> _Fingerprint:
+    """What can be told of a file without opening it: a closed descriptor would drop locks."""
+    found = path.stat()
+    return _Fingerprint((found.st_ino, found.st_size, found.st_mtime_ns), _in_use(path))
+
+
+def _in_use(path: Path) -> bool:
+    """Say whether the file's content may lie partly in a side file."""
+    return _exists(f"{path}-shm") or _size(f"{path}-wal") > 0 or _size(f"{path}-journal") > 0
+
+
+def _exists(name: str) -> bool:
+    return Path(name).exists()
+
+
+def _size(name: str) -> int:
+    try:
+        return Path(name).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _retrying(settings: StoreSettings) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    return retry_on_contention(
+        patience_s=settings.write_patience_s,
+        min_attempts=settings.write_min_attempts,
+        pause_s=settings.retry_pause_s,
+    )
+
+
+# https://www.sqlite.org/rescode.html, primary codes that make a store unusable as it is.
+_SQLITE_UNAVAILABLE = {
+    sqlite3.SQLITE_PERM: "access is denied",
+    sqlite3.SQLITE_READONLY: "it is read-only; check the modes of the file and its folder",
+    sqlite3.SQLITE_IOERR: "reading or writing failed; check the disk",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
+    sqlite3.SQLITE_FULL: "the disk is full; nothing was written, free some space and try again",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and may be written",
+    sqlite3.SQLITE_NOTADB: "this is not a SQLite database",
+    sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite can hold",
+}
+
+
+@contextmanager
+def reporting_errors(location: Location) -> Iterator[None]:
+    """Turn the driver's errors into this package's, the one place where that happens.
+
+    Contention passes: `retry_on_contention` decides about it.
+    """
+    try:
+        yield
+    except PoolTimeoutError as error:
+        msg = f"{location}: every connection is in use; close long reads or open another store"
+        raise StoreBusyError(msg, attempts=1, waited_s=0.0) from error
+    except (DBAPIError, sqlite3.Error) as error:
+        if is_contention(error):
+            raise
+        raise _translated(error, location) from error
+
+
+def _translated(error: DBAPIError | sqlite3.Error, location: Location) -> SessionStoreError:
+    original = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(original, "sqlite_errorcode", None)
+    if code is not None:
+        primary = code & 0xFF
+        if primary == sqlite3.SQLITE_CONSTRAINT:
+            return ConflictError(f"{location}: {original}; nothing was written")
+        reason = _SQLITE_UNAVAILABLE.get(primary)
+        said = f"{reason} ({original})" if reason else str(original)
+        return StoreUnavailableError(f"{location}: {said}")
+    said = str(original).strip().partition("\n")[0]
+    if (getattr(original, "sqlstate", None) or "").startswith("23"):
+        return ConflictError(f"{location}: {said}; nothing was written")
+    return StoreUnavailableError(f"{location}: {said}")

@@ -1,0 +1,307 @@
+"""The shapes of what leaves the store, plain dicts all, and the filter over sessions.
+
+Times are epoch seconds, UTC, as floats. JSON columns are decoded. A stored value that is
+damaged comes back as None where JSON was expected and with U+FFFD where text was.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+# What a message may hold: text, or what JSON can say of a list or dict of parts.
+Content: TypeAlias = str | list[Any] | dict[str, Any] | None
+
+SearchSort: TypeAlias = Literal["rank", "newest", "oldest"]
+
+
+class SessionRecord(TypedDict):
+    """One session, every column of it."""
+
+    id: str
+    source: str
+    user_id: str | None
+    model: str | None
+    model_config: Any
+    system_prompt: str | None
+    parent_session_id: str | None
+    started_at: float
+    ended_at: float | None
+    end_reason: str | None
+    message_count: int
+    tool_call_count: int
+    input_tokens: int
+    output_tokens: int
+    title: str | None
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    billing_provider: str | None
+    billing_base_url: str | None
+    billing_mode: str | None
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    cost_status: str | None
+    cost_source: str | None
+    pricing_version: str | None
+    api_call_count: int
+
+
+class MessageRecord(TypedDict):
+    """One message, every column of it."""
+
+    id: int
+    session_id: str
+    role: str
+    content: Content
+    tool_call_id: str | None
+    tool_calls: Any
+    tool_name: str | None
+    timestamp: float
+    token_count: int | None
+    finish_reason: str | None
+    reasoning: str | None
+    reasoning_details: Any
+    codex_reasoning_items: Any
+    reasoning_content: str | None
+    codex_message_items: Any
+
+
+class NewMessage(TypedDict, total=False):
+    """One message to be stored: `role`, and whichever of the others it has."""
+
+    role: str
+    content: Content
+    tool_name: str | None
+    tool_calls: Any
+    tool_call_id: str | None
+    token_count: int | None
+    finish_reason: str | None
+    reasoning: str | None
+    reasoning_content: str | None
+    reasoning_details: Any
+    codex_reasoning_items: Any
+    codex_message_items: Any
+    timestamp: float | None
+
+
+class ConversationMessage(TypedDict):
+    """One message as a model is given it; keys that say nothing are absent."""
+
+    role: str
+    content: Content
+    tool_call_id: NotRequired[str]
+    tool_name: NotRequired[str]
+    tool_calls: NotRequired[Any]
+    finish_reason: NotRequired[str]
+    reasoning: NotRequired[str]
+    reasoning_content: NotRequired[str]
+    reasoning_details: NotRequired[Any]
+    codex_reasoning_items: NotRequired[Any]
+    codex_message_items: NotRequired[Any]
+
+
+class SessionSummary(SessionRecord):
+    """One line of a list: a session, or a chain shown as its newest part."""
+
+    preview: str
+    last_active: float
+    _lineage_root_id: str | None
+
+
+class ExportedSession(SessionRecord):
+    """A session with its messages, in order of id."""
+
+    messages: list[MessageRecord]
+
+
+class ContextMessage(TypedDict):
+    """A message beside a hit: its role and at most 200 characters of its text."""
+
+    role: str
+    content: str
+
+
+class SearchHit(TypedDict):
+    """One message that a query matches."""
+
+    id: int
+    session_id: str
+    role: str
+    timestamp: float
+    tool_name: str | None
+    snippet: str
+    context: list[ContextMessage]
+    source: str
+    model: str | None
+    title: str | None
+    session_started: float
+
+
+class SkippedSession(TypedDict):
+    """A session that a prune left, and why."""
+
+    id: str
+    reason: str
+
+
+class PruneReport(TypedDict):
+    """What a prune did, or would do.
+
+    `pruned` and `messages` count what went; `skipped` says what was old enough yet stayed.
+    """
+
+    pruned: list[str]
+    messages: int
+    skipped: list[SkippedSession]
+    dry_run: bool
+
+
+class UpkeepReport(TypedDict):
+    """What `maybe_auto_prune_and_vacuum` did."""
+
+    skipped: bool
+    pruned: int
+    vacuumed: bool
+
+
+class TokenTotals(TypedDict):
+    """A session and what it used; `total_tokens` is input and output, reasoning is in output."""
+
+    id: str
+    title: str | None
+    source: str
+    model: str | None
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+# `5h`, `2d`, `1w`; a bare number is days.
+Age: TypeAlias = float | str | timedelta
+
+_AGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)\s*", re.ASCII)
+_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "": 86400.0}
+
+
+def age_in_seconds(age: Age) -> float:
+    """Read an age: a timedelta, a number of days, or a text such as `5h`, `2d`, `1w`.
+
+    Raises:
+        ValueError: It is none of these, negative or not finite.
+    """
+    if isinstance(age, timedelta):
+        seconds = age.total_seconds()
+    elif isinstance(age, str):
+        found = _AGE.fullmatch(age)
+        if found is None:
+            msg = f"{age!r} is no age; write 90m, 5h, 2d, 1w or a number of days"
+            raise ValueError(msg)
+        seconds = float(found[1]) * _UNIT_S[found[2]]
+    else:
+        seconds = float(age) * 86400.0
+    if not math.isfinite(seconds) or seconds < 0:
+        msg = f"{age!r} is no age; it must be finite and not negative"
+        raise ValueError(msg)
+    return seconds
+
+
+class FilterFields(TypedDict, total=False):
+    """The fields of `SessionFilter`, for calls that take them as keywords."""
+
+    older_than: Age | None
+    newer_than: Age | None
+    before: float | None
+    after: float | None
+    source: str | None
+    title: str | None
+    end_reason: str | None
+    model: str | None
+    provider: str | None
+    user_id: str | None
+    min_messages: int | None
+    max_messages: int | None
+    min_tokens: int | None
+    max_tokens: int | None
+    min_cost: float | None
+    max_cost: float | None
+    min_tool_calls: int | None
+    max_tool_calls: int | None
+    include_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """Which sessions a list, an export or a prune is about; None asks nothing.
+
+    Attributes:
+        older_than: Last active at least this long ago (see `age_in_seconds`).
+        newer_than: Last active at most this long ago.
+        before: Last active before this time.
+        after: Last active at or after this time.
+        source: Exactly this source.
+        user_id: Exactly this user.
+        title: The title contains this, as do the next three; literal, case ignored.
+        end_reason: See title.
+        model: See title.
+        provider: The billing provider; see title.
+        min_messages: At least so many messages; 0 is a value. The other bounds alike,
+            inclusive: tokens are input and output, cost is the actual one, else the
+            estimated one, and a session of unknown cost meets no bound of cost.
+        include_open: False leaves out the sessions that have not ended.
+    """
+
+    older_than: Age | None = None
+    newer_than: Age | None = None
+    before: float | None = None
+    after: float | None = None
+    source: str | None = None
+    title: str | None = None
+    end_reason: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    user_id: str | None = None
+    min_messages: int | None = None
+    max_messages: int | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    min_cost: float | None = None
+    max_cost: float | None = None
+    min_tool_calls: int | None = None
+    max_tool_calls: int | None = None
+    include_open: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a filter that nothing could ever pass.
+
+        Raises:
+            ValueError: A bound is not finite, or a window is empty or inverted.
+        """
+        for name in ("before", "after", "min_cost", "max_cost"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                msg = f"{name} must be finite, not {value}"
+                raise ValueError(msg)
+        for what in ("messages", "tokens", "cost", "tool_calls"):
+            low, high = getattr(self, f"min_{what}"), getattr(self, f"max_{what}")
+            if low is not None and high is not None and low > high:
+                msg = f"min_{what} {low} is above max_{what} {high}, so nothing can match"
+                raise ValueError(msg)
+        since, until = self.activity_window(now=time.time())
+        if since is not None and until is not None and since >= until:
+            msg = "the window of time is empty: its beginning is not before its end"
+            raise ValueError(msg)
+
+    def activity_window(self, *, now: float) -> tuple[float | None, float | None]:
+        """Give the times of last activity that pass: at or after the first, before the second."""
+        since = [] if self.after is None else [self.after]
+        until = [] if self.before is None else [self.before]
+        if self.newer_than is not None:
+            since.append(now - age_in_seconds(self.newer_than))
+        if self.older_than is not None:
+            until.append(now - age_in_seconds(self.older_than))
+        return max(since, default=None), min(until, default=None)

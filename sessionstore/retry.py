@@ -1,0 +1,92 @@
+"""Run a unit of work again when another program was in the way."""
+
+from __future__ import annotations
+
+import functools
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+
+from sessionstore.errors import StoreBusyError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# https://www.sqlite.org/rescode.html: the low byte is the primary code.
+SQLITE_CONTENTION = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+# https://www.postgresql.org/docs/current/errcodes-appendix.html:
+# serialization_failure, deadlock_detected, lock_not_available.
+POSTGRES_CONTENTION = frozenset({"40001", "40P01", "55P03"})
+
+
+def is_contention(error: BaseException) -> bool:
+    """Say whether a driver's error means "another transaction was in the way".
+
+    Decided by the driver's code, never by its words.
+    """
+    original = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(original, sqlite3.Error):
+        code = getattr(original, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF in SQLITE_CONTENTION
+    return getattr(original, "sqlstate", None) in POSTGRES_CONTENTION
+
+
+def retry_on_contention(
+    *,
+    patience_s: float,
+    min_attempts: int,
+    pause_s: tuple[float, float],
+    enabled: bool = True,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    jitter: Callable[[float, float], float] = random.uniform,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function run again while contention keeps it from finishing.
+
+    The function is a whole unit of work: it begins its own transaction and has no effect
+    unless it commits, so that running it again is safe. Between two attempts a random
+    pause lets competing writers fall out of step.
+
+    Args:
+        patience_s: Give up only after this many seconds …
+        min_attempts: … and this many attempts, whichever comes later.
+        pause_s: Shortest and longest pause between two attempts, in seconds.
+        enabled: False runs the function once and lets the driver's error through.
+        clock: Seconds, monotonic.
+        sleep: Pauses for so many seconds.
+        jitter: Draws a number between two.
+
+    Raises:
+        StoreBusyError: Neither bound was left; nothing was written.
+    """
+
+    def decorate(unit: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(unit)
+        def retried(*args: P.args, **kwargs: P.kwargs) -> R:
+            began_at = clock()
+            attempts = 0
+            while True:
+                attempts += 1
+                try:
+                    return unit(*args, **kwargs)
+                except Exception as error:
+                    if not enabled or not is_contention(error):
+                        raise
+                    waited_s = clock() - began_at
+                    if attempts >= min_attempts and waited_s >= patience_s:
+                        message = (
+                            f"the store was busy: {attempts} attempts in {waited_s:.1f} s; nothing "
+                            "was written. Try again, or find the program that holds the write lock"
+                        )
+                        raise StoreBusyError(
+                            message, attempts=attempts, waited_s=waited_s
+                        ) from error
+                sleep(jitter(*pause_s))
+
+        return retried
+
+    return decorate

@@ -1,0 +1,45 @@
+"""The settings of a store, and where its database is: the only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """What may be tuned about one store; the defaults suit a laptop and a small server.
+
+    Attributes:
+        write_patience_s: A write that meets contention is tried again for at least
+            this long.
+        write_min_attempts: … and at least this often, before StoreBusyError.
+        busy_timeout_s: How long SQLite itself waits for a lock within one attempt.
+        retry_pause_s: Shortest and longest random pause between two attempts.
+        checkpoint_every_writes: A PASSIVE checkpoint of the write-ahead log follows
+            every so many writes of this store.
+        journal_size_limit_bytes: The write-ahead log is cut to this after a checkpoint.
+        connections: How many connections one store opens, all of them at once.
+    """
+
+    write_patience_s: float = 20.0
+    write_min_attempts: int = 15
+    busy_timeout_s: float = 1.0
+    retry_pause_s: tuple[float, float] = (0.020, 0.150)
+    checkpoint_every_writes: int = 50
+    journal_size_limit_bytes: int = 8 * 1024 * 1024
+    connections: int = 4
+
+
+def default_location() -> str | Path:
+    """Say where the store is when nobody named one: a URL (str) or a file (Path).
+
+    `SESSIONSTORE_URL`, else `$HERMES_HOME/state.db`, else `~/.hermes/state.db`; read at
+    the moment of the call, so a changed HOME or profile counts at once.
+    """
+    if url := os.environ.get("SESSIONSTORE_URL"):
+        return url
+    if home := os.environ.get("HERMES_HOME"):
+        return Path(home).expanduser() / "state.db"
+    return Path("~/.hermes/state.db").expanduser()
