@@ -1,0 +1,87 @@
+"""What of a message can be searched, and what of it is shown beside a hit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from sessionstore.codec import encode_json, parse_content, parse_json
+from sessionstore.records import Content
+
+# One backslash before `u`: an escape of the JSON itself. Two: of JSON in a text in it, as the
+# arguments of tool calls are. More come from a text that really has backslashes.
+_ESCAPE = re.compile(r"(\\+)u([0-9a-fA-F]{4})")
+_FIRST_BEYOND_ASCII = 0x80
+_NESTED = 2
+
+_SIGHT_AND_SOUND = ("image", "audio", "video")
+_DATA_URL = re.compile(r"data:[\w.+/-]*[;,]", re.ASCII)
+
+
+def searchable_text(content: Content, tool_name: str | None, tool_calls: Any) -> str:
+    """Join what a message can be found by, one below the other: text, tool name, tool calls.
+
+    Tool calls count as their JSON with real characters. Not folded.
+    """
+    return _joined(text_of(content), tool_name, _with_real_characters(encode_json(tool_calls)))
+
+
+def stored_text(content: str | None, tool_name: str | None, tool_calls: str | None) -> str:
+    """Give the searchable text of a message as it is stored; what is damaged counts as it is."""
+    if tool_calls is not None and "\\u" in tool_calls:
+        with suppress(ValueError):
+            parse_json(tool_calls)
+            tool_calls = _with_real_characters(tool_calls)
+    value: Content = content
+    with suppress(ValueError):
+        value = parse_content(content)
+    return _joined(text_of(value), tool_name, tool_calls)
+
+
+def text_of(content: Content) -> str:
+    """Give the text of a content: itself, or its text parts, one below the other.
+
+    A part is a text, or a dict with `text` or with `content` that holds parts. Nothing else
+    of a dict counts, and nothing of an image, a sound or a data URL.
+    """
+    return content if isinstance(content, str) else "\n".join(_text_parts(content))
+
+
+def _text_parts(value: Any) -> Iterator[str]:
+    # A stack of our own: what the parser could read may be deeper than we may recurse.
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            if part and not _DATA_URL.match(part):
+                yield part
+        elif isinstance(part, list):
+            pending.extend(reversed(part))
+        elif isinstance(part, dict) and not _is_sight_or_sound(part.get("type")):
+            pending.extend((part.get("content"), part.get("text")))
+
+
+def _is_sight_or_sound(kind: Any) -> bool:
+    return isinstance(kind, str) and any(word in kind for word in _SIGHT_AND_SOUND)
+
+
+def _joined(*texts: str | None) -> str:
+    return "\n".join(text for text in texts if text)
+
+
+def _with_real_characters(text: str | None) -> str | None:
+    if text is None or "\\u" not in text:
+        return text
+    replaced = _ESCAPE.sub(_real_character, text)
+    # Two escapes of one character beyond U+FFFF are two halves by now.
+    return replaced.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _real_character(found: re.Match[str]) -> str:
+    slashes, code = len(found[1]), int(found[2], 16)
+    if code < _FIRST_BEYOND_ASCII or not (slashes % 2 or slashes == _NESTED):
+        return found[0]
+    kept = 0 if slashes == _NESTED else slashes - 1
+    return "\\" * kept + chr(code)
