@@ -78,7 +78,7 @@ def _attempt(statement: str) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise
-        logger.warning("search inside words is not available (%s); all else works", error.orig)
+        logger.info("no full-text index here: %s", error.orig)
         return False
     return True
 

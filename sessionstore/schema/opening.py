@@ -1,0 +1,125 @@
+"""Open a store at the newest schema, or refuse it untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
+
+from sessionstore.engine import (
+    Database,
+    Location,
+    locate,
+    open_database,
+    open_read_only,
+    reporting_errors,
+)
+from sessionstore.errors import StoreBusyError
+from sessionstore.retry import is_contention
+from sessionstore.schema.status import (
+    SchemaStatus,
+    check_supported,
+    read_status,
+    require_current,
+)
+from sessionstore.schema.walk import keeping_references, retrying, upgrade, write_lock
+from sessionstore.settings import StoreSettings
+
+
+def open_current(
+    location: Location, settings: StoreSettings, *, read_only: bool, migrate: bool
+) -> Database:
+    """Open a store whose schema is the newest, upgrading it where that is allowed.
+
+    An existing file is first looked at without a lock or a side file, so that not one byte
+    of a file that is refused changes.
+
+    Args:
+        location: Where the store is.
+        settings: How to open it.
+        read_only: Nothing may be written, so the schema must be the newest already.
+        migrate: Create what is absent and upgrade what is old; otherwise refuse both.
+
+    Raises:
+        SchemaTooNewError: A newer program made it.
+        SchemaOutdatedError: It is old or absent, and must not be changed.
+        StoreUnavailableError: It cannot be opened, or is another program's.
+        MigrationError: A revision failed.
+        StoreBusyError: The write lock was not had within the patience.
+    """
+    if read_only:
+        database = open_read_only(location, settings)
+    elif location.path is None:
+        database = open_database(location, settings)
+    else:
+        status = look_at_file(location, settings)
+        if not migrate:
+            require_current(status, location)
+        database = open_database(location, settings)
+        if status.up_to_date:
+            return database
+    try:
+        with reporting_errors(location):
+            status = retrying(settings)(database.read)(read_status)
+        check_supported(status, location)
+        if read_only or not migrate:
+            require_current(status, location)
+        elif not status.up_to_date:
+            upgrade(database, settings)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def look_at_file(location: Location, settings: StoreSettings) -> SchemaStatus:
+    """Say what a file is at, and refuse it or not, without touching it."""
+    try:
+        absent = location.path is None or location.path.stat().st_size == 0
+    except OSError:
+        absent = True  # or out of reach; opening it will say so
+    if absent:
+        return SchemaStatus(empty=True)
+    database = open_read_only(location, settings)
+    try:
+        with reporting_errors(location):
+            status = retrying(settings)(database.read)(read_status)
+    finally:
+        database.close()
+    check_supported(status, location)
+    return status
+
+
+@contextmanager
+def locked(url: str | None) -> Iterator[Connection]:
+    """Hold the lock for `alembic` at a prompt: one transaction for the whole command.
+
+    Args:
+        url: The store; None for the default one.
+
+    Raises:
+        SessionStoreError: As `open_current` does.
+    """
+    location = locate(url=url)
+    # A command cannot be run again from here, so the wait for the lock is one long wait.
+    settings = StoreSettings(busy_timeout_s=20.0)
+    if location.path:
+        look_at_file(location, settings)
+    database = open_database(location, settings)
+    try:
+        with (
+            reporting_errors(location),
+            write_lock(database, settings) as connection,
+            keeping_references(connection),
+        ):
+            check_supported(read_status(connection), location)
+            yield connection
+    except OperationalError as error:
+        if not is_contention(error):
+            raise
+        msg = f"{location}: another program holds the write lock; nothing was written. Try again"
+        raise StoreBusyError(msg, attempts=1, waited_s=settings.busy_timeout_s) from error
+    finally:
+        database.close()
