@@ -1,1 +1,63 @@
-"""x."""
+"""Where LLM agents keep their conversations."""
+
+from sessionstore.errors import (
+    AmbiguousSessionError,
+    ConflictError,
+    ImportRejectedError,
+    MessageNotFoundError,
+    MigrationError,
+    QueryError,
+    SchemaOutdatedError,
+    SchemaTooNewError,
+    SessionNotFoundError,
+    SessionStoreError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreUnavailableError,
+    TitleTakenError,
+)
+from sessionstore.records import (
+    ConversationMessage,
+    ExportedSession,
+    MessageRecord,
+    NewMessage,
+    PruneReport,
+    SearchHit,
+    SessionFilter,
+    SessionRecord,
+    SessionSummary,
+    TokenTotals,
+    UpkeepReport,
+)
+from sessionstore.settings import StoreSettings
+from sessionstore.store import SessionDB
+
+__all__ = [
+    "AmbiguousSessionError",
+    "ConflictError",
+    "ConversationMessage",
+    "ExportedSession",
+    "ImportRejectedError",
+    "MessageNotFoundError",
+    "MessageRecord",
+    "MigrationError",
+    "NewMessage",
+    "PruneReport",
+    "QueryError",
+    "SchemaOutdatedError",
+    "SchemaTooNewError",
+    "SearchHit",
+    "SessionDB",
+    "SessionFilter",
+    "SessionNotFoundError",
+    "SessionRecord",
+    "SessionStoreError",
+    "SessionSummary",
+    "StoreBusyError",
+    "StoreClosedError",
+    "StoreSettings",
+    "StoreUnavailableError",
+    "TitleTakenError",
+    "TokenTotals",
+    "UpkeepReport",
+]

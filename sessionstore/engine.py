@@ -151,9 +151,9 @@ class Database:
 
     def write(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one transaction that holds the write lock from its first moment."""
-        with self.engine.connect().execution_options(**{WRITE_OPTION: True}) as connection:
-            with connection.begin():
-                return unit(connection)
+        connection = self.engine.connect().execution_options(**{WRITE_OPTION: True})
+        with connection, connection.begin():
+            return unit(connection)
 
     def outside_transaction(self, unit: Callable[[Any], T]) -> T:
         """Run a unit on a driver connection, for statements that no transaction may hold."""
@@ -279,6 +279,8 @@ def _connect(uri: str, settings: StoreSettings, *, read_only: bool = False) -> s
     try:
         # A damaged text comes back marked instead of failing the whole statement.
         connection.text_factory = _decode_text
+        # SQLite's own lower() knows ASCII only; filters ignore case in every script.
+        connection.create_function("casefold", 1, _casefold, deterministic=True)
         if read_only:
             connection.execute("PRAGMA query_only = ON")
         else:
@@ -299,6 +301,10 @@ def _connect(uri: str, settings: StoreSettings, *, read_only: bool = False) -> s
 def _decode_text(raw: bytes) -> str:
     """Decode stored text; bytes that are no UTF-8 come back as U+FFFD, their neighbours whole."""
     return raw.decode("utf-8", "replace")
+
+
+def _casefold(value: str | float | None) -> str | float | None:
+    return value.casefold() if isinstance(value, str) else value
 
 
 def _begin(connection: Connection) -> None:

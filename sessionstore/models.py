@@ -7,7 +7,17 @@ nothing may rely on position.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Double, ForeignKey, Index, Integer, MetaData, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 # The revision these classes describe; a test holds it against the migration history.
@@ -131,3 +141,9 @@ class StateMetaRow(Base):
 
     key: Mapped[str] = mapped_column(Text, primary_key=True)
     value: Mapped[str | None] = mapped_column(Text)
+
+
+# The tables themselves, for the statements of the rooms above.
+SESSIONS: Table = Base.metadata.tables["sessions"]
+MESSAGES: Table = Base.metadata.tables["messages"]
+STATE_META: Table = Base.metadata.tables["state_meta"]

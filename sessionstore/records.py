@@ -211,13 +211,12 @@ def age_in_seconds(age: Age) -> float:
 
 
 class FilterFields(TypedDict, total=False):
-    """The fields of `SessionFilter`, for calls that take them as keywords."""
+    """The fields of `SessionFilter`, for calls that take them as keywords beside a source."""
 
     older_than: Age | None
     newer_than: Age | None
     before: float | None
     after: float | None
-    source: str | None
     title: str | None
     end_reason: str | None
     model: str | None

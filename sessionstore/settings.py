@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ class StoreSettings:
             every so many writes of this store.
         journal_size_limit_bytes: The write-ahead log is cut to this after a checkpoint.
         connections: How many connections one store opens, all of them at once.
+        clock: Gives the time that new rows bear, epoch seconds, UTC.
     """
 
     write_patience_s: float = 20.0
@@ -30,6 +33,7 @@ class StoreSettings:
     checkpoint_every_writes: int = 50
     journal_size_limit_bytes: int = 8 * 1024 * 1024
     connections: int = 4
+    clock: Callable[[], float] = time.time
 
 
 def default_location() -> str | Path:

@@ -1,0 +1,134 @@
+"""What a parent link means, and walking along the links.
+
+A child is a *continuation* if its parent ended with the reason `compression` and it started
+at or after that end; a *branch* if its parent ended with `branched` and it started at or
+after that; else a *subagent*. The rule is asked at the moment of reading: ending or
+reopening a parent changes the answer.
+
+The SQL below is text: recursion reads better as itself, and both back ends take it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from sqlalchemy import Connection, select, text
+
+from sessionstore.models import SESSIONS
+
+# No real chain is as long; a cycle of continuations in a damaged file ends here.
+_DEEPEST = 1000
+
+
+def is_continuation(child: str, parent: str) -> str:
+    """Write the condition under which the row `child` continues the row `parent`."""
+    return f"({parent}.end_reason = 'compression' AND {child}.started_at >= {parent}.ended_at)"
+
+
+def is_branch(child: str, parent: str) -> str:
+    """Write the condition under which the row `child` branches off the row `parent`."""
+    return f"({parent}.end_reason = 'branched' AND {child}.started_at >= {parent}.ended_at)"
+
+
+def next_link(session: str) -> str:
+    """Write the query for the id of the session that continues the row `session`.
+
+    Of several (two programs split one session at once) the newest-started counts.
+    """
+    return (
+        "SELECT n.id FROM sessions n "
+        f"WHERE n.parent_session_id = {session}.id AND {is_continuation('n', session)} "
+        "ORDER BY n.started_at DESC, n.id DESC LIMIT 1"
+    )
+
+
+def link_from(session: str) -> str:
+    """Write the recursive table link(id, depth): the chain that the row `session` heads.
+
+    UNION drops a row it has seen and the depth is bounded, so a cycle ends.
+    """
+    return (
+        f"link(id, depth) AS (SELECT {session}.id, 0 UNION "
+        f"SELECT ({next_link('p')}), link.depth + 1 "
+        f"FROM link JOIN sessions p ON p.id = link.id WHERE link.depth < {_DEEPEST})"
+    )
+
+
+def tip_of(session: str) -> str:
+    """Write the query for the id at the end of the chain that the row `session` heads."""
+    return (
+        f"WITH RECURSIVE {link_from(session)} "
+        "SELECT link.id FROM link WHERE link.id IS NOT NULL ORDER BY link.depth DESC LIMIT 1"
+    )
+
+
+_TIP = text(f"SELECT ({tip_of('s')}) FROM sessions s WHERE s.id = :id")
+
+_CONTINUED = text(
+    "SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id "
+    f"WHERE c.id = :id AND {is_continuation('c', 'p')}"
+)
+
+# Children of one session, those that go on with the conversation first.
+_CHILDREN = text(
+    "SELECT c.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id "
+    "WHERE c.parent_session_id = :id ORDER BY "
+    f"CASE WHEN {is_continuation('c', 'p')} THEN 0 WHEN {is_branch('c', 'p')} THEN 1 ELSE 2 END, "
+    "c.started_at DESC, c.id DESC"
+)
+
+_HAS_MESSAGES = text("SELECT 1 FROM messages m WHERE m.session_id = :id LIMIT 1")
+
+
+def compression_tip(connection: Connection, session_id: str) -> str:
+    """Return the end of the chain that goes on from a session, itself if nothing does."""
+    return connection.execute(_TIP, {"id": session_id}).scalar_one_or_none() or session_id
+
+
+def lineage(connection: Connection, session_id: str) -> list[str]:
+    """List the ids from the root down to a session; a cycle ends where it would repeat."""
+    upward: list[str] = []
+    current: str | None = session_id
+    while current is not None and current not in upward:
+        row = connection.execute(
+            select(SESSIONS.c.parent_session_id).where(SESSIONS.c.id == current)
+        ).first()
+        if row is None:
+            break
+        upward.append(current)
+        current = row[0]
+    return upward[::-1]
+
+
+def continued_by(connection: Connection, session_id: str) -> list[str]:
+    """List the sessions that this one continues, nearest first."""
+    found: list[str] = []
+    current: str | None = session_id
+    while current is not None:
+        current = connection.execute(_CONTINUED, {"id": current}).scalar_one_or_none()
+        if current is None or current in found or current == session_id:
+            break
+        found.append(current)
+    return found
+
+
+def descendants(connection: Connection, session_id: str) -> list[str]:
+    """List the ids below a session: level by level; continuations first, then newest first."""
+    seen = {session_id}
+    found: list[str] = []
+    waiting = deque([session_id])
+    while waiting:
+        for child in connection.execute(_CHILDREN, {"id": waiting.popleft()}).scalars():
+            if child not in seen:
+                seen.add(child)
+                found.append(child)
+                waiting.append(child)
+    return found
+
+
+def resume_point(connection: Connection, session_id: str) -> str:
+    """Return the session itself if it has messages, else the nearest descendant that has."""
+    for candidate in [session_id, *descendants(connection, session_id)]:
+        if connection.execute(_HAS_MESSAGES, {"id": candidate}).first() is not None:
+            return candidate
+    return session_id

@@ -1,0 +1,123 @@
+"""What a value must be before it comes near a transaction."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+# SQLite's INTEGER and PostgreSQL's bigint: 64 bits with a sign.
+_LARGEST = 2**63 - 1
+
+
+def required_text(name: str, value: object) -> str:
+    """Return an identifying text: not empty, and storable on every back end as it is.
+
+    Raises:
+        ValueError: It is None, empty, or holds NUL or a lone surrogate.
+        TypeError: It is no text.
+    """
+    if value is None or value == "":
+        msg = f"{name} must not be empty"
+        raise ValueError(msg)
+    text = optional_text(name, value)
+    if text is None or not is_plain(text):
+        msg = f"{name} must not hold NUL or half a surrogate pair: {value!r}"
+        raise ValueError(msg)
+    return text
+
+
+def optional_text(name: str, value: object) -> str | None:
+    """Return a text or None.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    msg = f"{name} must be text, not {type(value).__name__}"
+    raise TypeError(msg)
+
+
+def plain_text(name: str, value: object) -> str | None:
+    """Return a text or None that every back end can hold as it is.
+
+    Raises:
+        ValueError: It holds NUL or a lone surrogate.
+        TypeError: It is no text.
+    """
+    text = optional_text(name, value)
+    if text is not None and not is_plain(text):
+        msg = f"{name} must not hold NUL or half a surrogate pair: {value!r}"
+        raise ValueError(msg)
+    return text
+
+
+def is_plain(text: str) -> bool:
+    """Say whether every back end can hold this text: no NUL, no lone surrogate."""
+    if "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def moment(name: str, value: Any) -> float:
+    """Return a finite number, such as a time in epoch seconds.
+
+    Raises:
+        ValueError: It is not finite.
+        TypeError: It is no number.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        msg = f"{name} must be a number, not {type(value).__name__}"
+        raise TypeError(msg)
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not math.isfinite(seconds):
+        msg = f"{name} must be finite, not {value}"
+        raise ValueError(msg)
+    return seconds
+
+
+def count(name: str, value: Any, *, least: int = 0) -> int:
+    """Return a whole number that the database can hold.
+
+    Raises:
+        ValueError: It is below `least` or needs more than 64 bits.
+        TypeError: It is no whole number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        msg = f"{name} must be a whole number, not {type(value).__name__}"
+        raise TypeError(msg)
+    if not least <= value <= _LARGEST:
+        msg = f"{name} must lie between {least} and {_LARGEST}, not {value}"
+        raise ValueError(msg)
+    return value
+
+
+def cost(name: str, value: Any) -> float:
+    """Return an amount of US dollars.
+
+    Raises:
+        ValueError: It is negative or not finite.
+        TypeError: It is no number.
+    """
+    amount = moment(name, value)
+    if amount < 0:
+        msg = f"{name} must not be negative: {value}"
+        raise ValueError(msg)
+    return amount
+
+
+def one_page(limit: Any, offset: Any) -> tuple[int | None, int]:
+    """Return limit and offset; a limit of None means no end.
+
+    Raises:
+        ValueError: One of them is negative.
+        TypeError: One of them is no whole number.
+    """
+    return None if limit is None else count("limit", limit), count("offset", offset)

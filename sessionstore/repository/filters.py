@@ -1,0 +1,66 @@
+"""`SessionFilter` as SQL: one meaning for list, export and prune."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sessionstore.records import SessionFilter
+
+
+def activity(session: str) -> str:
+    """Write the time of a session's latest message, or else of its start.
+
+    The highest time counts, so a clock that stepped back does not lower it. The index
+    idx_messages_session(session_id, timestamp) answers it with one seek.
+    """
+    return (
+        "coalesce((SELECT max(m.timestamp) FROM messages m "
+        f"WHERE m.session_id = {session}.id), {session}.started_at)"
+    )
+
+
+def conditions(
+    connection: Connection, wanted: SessionFilter, session: str, *, now: float
+) -> tuple[list[str], dict[str, Any]]:
+    """Write the conditions under which the row `session` passes, and their parameters."""
+    tokens = f"(coalesce({session}.input_tokens, 0) + coalesce({session}.output_tokens, 0))"
+    cost = f"coalesce({session}.actual_cost_usd, {session}.estimated_cost_usd)"
+    since, until = wanted.activity_window(now=now)
+    chosen: list[tuple[str, str, Any]] = [
+        ("source", f"{session}.source = :source", wanted.source),
+        ("user_id", f"{session}.user_id = :user_id", wanted.user_id),
+        ("since", f"{activity(session)} >= :since", since),
+        ("until", f"{activity(session)} < :until", until),
+    ]
+    for name, column in (
+        ("title", "title"),
+        ("end_reason", "end_reason"),
+        ("model", "model"),
+        ("provider", "billing_provider"),
+    ):
+        value = getattr(wanted, name)
+        folded = None if value is None else value.casefold()
+        chosen.append((name, _contains(connection, f"{session}.{column}", name), folded))
+    for what, measure in (
+        ("messages", f"coalesce({session}.message_count, 0)"),
+        ("tokens", tokens),
+        ("cost", cost),
+        ("tool_calls", f"coalesce({session}.tool_call_count, 0)"),
+    ):
+        for bound, sign in (("min", ">="), ("max", "<=")):
+            name = f"{bound}_{what}"
+            chosen.append((name, f"{measure} {sign} :{name}", getattr(wanted, name)))
+    asked = [(name, condition, value) for name, condition, value in chosen if value is not None]
+    written = [condition for _, condition, _ in asked]
+    if not wanted.include_open:
+        written.append(f"{session}.ended_at IS NOT NULL")
+    return written, {name: value for name, _, value in asked}
+
+
+def _contains(connection: Connection, column: str, parameter: str) -> str:
+    """Write that a text column holds a casefolded parameter, literally (no LIKE pattern)."""
+    if connection.dialect.name == "postgresql":
+        return f"strpos(lower({column}), lower(:{parameter})) > 0"
+    return f"instr(casefold({column}), :{parameter}) > 0"

@@ -1,0 +1,309 @@
+"""Messages: storing them with the counters they move, and reading them back in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from sqlalchemy import (
+    Connection,
+    Row,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from sessionstore.codec import decode_content, decode_json, encode_content, encode_json
+from sessionstore.errors import ConflictError, MessageNotFoundError, SessionNotFoundError
+from sessionstore.models import MESSAGES, SESSIONS
+from sessionstore.records import ConversationMessage, MessageRecord
+from sessionstore.repository import chains, checks, sessions
+
+_COLUMNS = tuple(column.name for column in MESSAGES.columns)
+_TEXTS = ("tool_name", "tool_call_id", "finish_reason", "reasoning", "reasoning_content")
+_JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
+_FIELDS = frozenset({"role", "content", "token_count", "timestamp", *_TEXTS, *_JSON})
+
+# What a model is given of an assistant's message beside what every message gives.
+_OF_ASSISTANTS = (
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+)
+
+# Built once: compiling them costs more than running them.
+_INSERT = insert(MESSAGES)
+_COUNT_UP = (
+    update(SESSIONS)
+    .where(SESSIONS.c.id == bindparam("of_session"))
+    .values(
+        message_count=func.coalesce(SESSIONS.c.message_count, 0) + bindparam("more_messages"),
+        tool_call_count=func.coalesce(SESSIONS.c.tool_call_count, 0) + bindparam("more_calls"),
+    )
+)
+_SET_COUNTS = (
+    update(SESSIONS)
+    .where(SESSIONS.c.id == bindparam("of_session"))
+    .values(
+        message_count=bindparam("new_messages"),
+        tool_call_count=bindparam("new_calls"),
+    )
+)
+_SELECT = select(MESSAGES).order_by(MESSAGES.c.id)
+_OF_SESSION = _SELECT.where(MESSAGES.c.session_id == bindparam("of_session"))
+
+
+def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
+    """Check and encode a message to be stored, all columns but the session's id; no database.
+
+    Args:
+        message: The fields of `records.NewMessage`; `timestamp` absent or None means `now`.
+        now: Epoch seconds.
+
+    Raises:
+        ValueError: An empty role, a time that is not finite, a number beyond 64 bits, a
+            value that JSON cannot hold.
+        TypeError: A field that is not known, or not what it must be.
+    """
+    if unknown := message.keys() - _FIELDS:
+        msg = f"a message has no field {', '.join(sorted(map(str, unknown)))}"
+        raise TypeError(msg)
+    timestamp = message.get("timestamp")
+    token_count = message.get("token_count")
+    values: dict[str, Any] = {
+        "role": checks.required_text("role", message.get("role")),
+        "content": encode_content(message.get("content")),
+        "timestamp": checks.moment("timestamp", now if timestamp is None else timestamp),
+        "token_count": None if token_count is None else checks.count("token_count", token_count),
+    }
+    for name in _TEXTS:
+        values[name] = encode_content(checks.optional_text(name, message.get(name)))
+    for name in _JSON:
+        values[name] = encode_json(message.get(name))
+    return values
+
+
+def calls_in(message: Mapping[str, Any]) -> int:
+    """Count the tool calls a message makes; what a tool answers makes none."""
+    calls = message.get("tool_calls")
+    return len(calls) if isinstance(calls, list) and message.get("role") != "tool" else 0
+
+
+def record_of(row: Row[Any] | Sequence[Any]) -> MessageRecord:
+    """Turn a row of every column, in the order of the mapped table, into a record."""
+    record = dict(zip(_COLUMNS, row, strict=True))
+    record["content"] = decode_content(record["content"])
+    for name in _TEXTS:
+        if (value := record[name]) is not None:
+            record[name] = decode_content(value)
+    for name in _JSON:
+        if (value := record[name]) is not None:
+            record[name] = decode_json(value)
+    return cast("MessageRecord", record)
+
+
+def append(
+    connection: Connection, session_id: str, rows: Sequence[Mapping[str, Any]], *, calls: int
+) -> list[int]:
+    """Store encoded messages at the end of a session, its counters with them; return the ids.
+
+    Raises:
+        SessionNotFoundError: There is no such session.
+    """
+    counted = connection.execute(
+        _COUNT_UP,
+        {"of_session": session_id, "more_messages": len(rows), "more_calls": calls},
+    )
+    if counted.rowcount == 0:
+        raise SessionNotFoundError(
+            session_id, f"no session has the id {session_id!r}; create it before appending to it"
+        )
+    return _insert(connection, session_id, rows)
+
+
+def _insert(
+    connection: Connection, session_id: str, rows: Iterable[Mapping[str, Any]]
+) -> list[int]:
+    ids: list[int] = []
+    for row in rows:
+        stored = connection.execute(_INSERT, {**row, "session_id": session_id})
+        (new_id,) = cast("tuple[int]", stored.inserted_primary_key)
+        ids.append(new_id)
+    return ids
+
+
+def sync(
+    connection: Connection,
+    session_id: str,
+    messages: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
+) -> list[int]:
+    """Append what a caller's whole list has beyond the stored one; return the new ids.
+
+    Two messages are the same if role, content, tool calls and tool call id are, and so is
+    whatever else of them the caller's copy names, save time and token count.
+
+    Raises:
+        SessionNotFoundError: There is no such session.
+        ConflictError: The stored messages are not a prefix of the list.
+    """
+    sessions.require(connection, session_id)
+    stored = listing(connection, session_id)
+    for position, record in enumerate(stored):
+        if position == len(messages) or not _same(messages[position], record):
+            held = "ends before it" if position == len(messages) else "differs from it"
+            msg = (
+                f"session {session_id} stores {len(stored)} messages and the given list "
+                f"{held} at position {position + 1}; nothing was written. Load the session "
+                "again, or replace_messages to mean it"
+            )
+            raise ConflictError(msg)
+    beyond = len(stored)
+    if beyond == len(messages):
+        return []
+    calls = sum(calls_in(message) for message in messages[beyond:])
+    return append(connection, session_id, rows[beyond:], calls=calls)
+
+
+def _same(given: Mapping[str, Any], stored: MessageRecord) -> bool:
+    held = cast("Mapping[str, Any]", stored)
+    always = ("role", "content", "tool_calls", "tool_call_id")
+    named = (name for name in given if name not in {*always, "timestamp", "token_count"})
+    return all(_alike(given.get(name), held[name]) for name in (*always, *named))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Say whether two values are equal and of one type all the way down (1 is not True)."""
+    if type(one) is not type(other):
+        return False
+    return one == other and (
+        not isinstance(one, (list, dict)) or json.dumps(one) == json.dumps(other)
+    )
+
+
+def replace(
+    connection: Connection, session_id: str, rows: Sequence[Mapping[str, Any]], *, calls: int
+) -> list[int]:
+    """Put encoded messages in the place of the live ones; return the new ids.
+
+    Raises:
+        SessionNotFoundError: There is no such session.
+    """
+    sessions.require(connection, session_id)
+    connection.execute(delete(MESSAGES).where(MESSAGES.c.session_id == session_id))
+    _set_counts(connection, session_id, messages=len(rows), calls=calls)
+    return _insert(connection, session_id, rows)
+
+
+def clear(connection: Connection, session_id: str) -> int:
+    """Delete every message of a session and set its counters to 0; return how many went.
+
+    Raises:
+        SessionNotFoundError: There is no such session.
+    """
+    sessions.require(connection, session_id)
+    gone = connection.execute(delete(MESSAGES).where(MESSAGES.c.session_id == session_id))
+    _set_counts(connection, session_id, messages=0, calls=0)
+    return gone.rowcount
+
+
+def _set_counts(connection: Connection, session_id: str, *, messages: int, calls: int) -> None:
+    connection.execute(
+        _SET_COUNTS, {"of_session": session_id, "new_messages": messages, "new_calls": calls}
+    )
+
+
+def listing(
+    connection: Connection,
+    session_id: str,
+    *,
+    after_id: int | None = None,
+    limit: int | None = None,
+) -> list[MessageRecord]:
+    """List the messages of a session by id, those after an id and at most so many."""
+    wanted = _OF_SESSION
+    if after_id is not None:
+        wanted = wanted.where(MESSAGES.c.id > after_id)
+    if limit is not None:
+        wanted = wanted.limit(limit)
+    return [record_of(row) for row in connection.execute(wanted, {"of_session": session_id})]
+
+
+def around(
+    connection: Connection, session_id: str, message_id: int, window: int
+) -> list[MessageRecord]:
+    """List a message with up to `window` before and after it, by id.
+
+    Raises:
+        MessageNotFoundError: The session has no such message.
+    """
+    of_session = MESSAGES.c.session_id == session_id
+    before = (
+        select(MESSAGES)
+        .where(of_session, MESSAGES.c.id <= message_id)
+        .order_by(MESSAGES.c.id.desc())
+        .limit(window + 1)
+    )
+    rows = list(connection.execute(before))[::-1]
+    if not rows or rows[-1].id != message_id:
+        raise MessageNotFoundError(
+            message_id, f"session {session_id!r} has no message {message_id}"
+        )
+    after = _SELECT.where(of_session, MESSAGES.c.id > message_id).limit(window)
+    rows.extend(connection.execute(after))
+    return [record_of(row) for row in rows]
+
+
+def conversation(
+    connection: Connection, session_id: str, *, include_ancestors: bool
+) -> list[ConversationMessage]:
+    """List what a model is given of a session, or of its whole line of ancestors before it.
+
+    A user message that only repeats the previous user message, across the seam of two
+    sessions, is left out.
+    """
+    line = chains.lineage(connection, session_id) if include_ancestors else [session_id]
+    given: list[ConversationMessage] = []
+    for position, member in enumerate(line):
+        at_seam = position > 0
+        for record in listing(connection, member):
+            message = _as_given(record)
+            if at_seam and record["role"] == "user":
+                at_seam = False
+                if _repeats(given, message):
+                    continue
+            given.append(message)
+    return given
+
+
+def _repeats(given: Sequence[ConversationMessage], message: ConversationMessage) -> bool:
+    previous = next((earlier for earlier in reversed(given) if earlier["role"] == "user"), None)
+    return previous is not None and _alike(previous["content"], message["content"])
+
+
+def _as_given(record: MessageRecord) -> ConversationMessage:
+    held = cast("Mapping[str, Any]", record)
+    message: dict[str, Any] = {"role": held["role"], "content": held["content"]}
+    for name in ("tool_call_id", "tool_name", "tool_calls"):
+        if held[name] is not None:
+            message[name] = held[name]
+    if held["role"] == "assistant":
+        for name in _OF_ASSISTANTS:
+            if held[name] is not None:
+                message[name] = held[name]
+    return cast("ConversationMessage", message)
+
+
+def count(connection: Connection, session_id: str | None) -> int:
+    """Count the stored messages, of one session or of all."""
+    counted = select(func.count()).select_from(MESSAGES)
+    if session_id is not None:
+        counted = counted.where(MESSAGES.c.session_id == session_id)
+    return connection.execute(counted).scalar_one()

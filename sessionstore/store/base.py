@@ -1,0 +1,162 @@
+"""The life of a store: opening, units of work, checkpoints, closing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from sessionstore import schema
+from sessionstore.engine import Location, locate, reporting_errors
+from sessionstore.errors import StoreBusyError, StoreClosedError, StoreUnavailableError
+from sessionstore.retry import retry_on_contention
+from sessionstore.settings import StoreSettings
+
+T = TypeVar("T")
+
+logger = logging.getLogger("sessionstore")
+
+
+class StoreBase:
+    """An open store and the two ways to use it: a unit that reads, a unit that writes."""
+
+    def __init__(
+        self,
+        db_path: str | os.PathLike[str] | None = None,
+        *,
+        url: str | None = None,
+        read_only: bool = False,
+        migrate: bool = True,
+        settings: StoreSettings | None = None,
+    ) -> None:
+        self._settings = settings or StoreSettings()
+        self._location = locate(db_path, url=url)
+        self._database = schema.open_current(
+            self._location, self._settings, read_only=read_only, migrate=migrate
+        )
+        self._closed = False
+        self._writes = 0
+        # Writers of one process queue here rather than at the database, where they would
+        # wait in steps of the busy handler. It is free while a retry pauses.
+        self._writer = threading.Lock()
+        retrying = retry_on_contention(
+            patience_s=self._settings.write_patience_s,
+            min_attempts=self._settings.write_min_attempts,
+            pause_s=self._settings.retry_pause_s,
+        )
+        self._read_with_retry = retrying(self._database.read)
+        self._write_with_retry = retrying(self._write_once)
+
+    @property
+    def location(self) -> Location:
+        """Where the store is."""
+        return self._location
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store was opened only to read."""
+        return self._database.read_only
+
+    def __enter__(self) -> Self:
+        """Use the store until the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the store; again is harmless, any other call after it is a StoreClosedError.
+
+        Calls that run in other threads finish. What was written is moved from the
+        write-ahead log into the file if nobody else is in the way. Never raises.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._writes:
+            self._checkpoint("TRUNCATE")
+        self._database.close()
+
+    def _now(self) -> float:
+        return self._settings.clock()
+
+    def _read(self, unit: Callable[[Connection], T]) -> T:
+        """Run a unit in one transaction that reads."""
+        self._require_open()
+        with reporting_errors(self._location):
+            return self._read_with_retry(unit)
+
+    def _write(self, unit: Callable[[Connection], T]) -> T:
+        """Run a unit in one transaction that writes, again if others were in the way."""
+        self._require_open()
+        if self._database.read_only:
+            msg = f"{self._location} was opened read-only; open it without read_only to write"
+            raise StoreUnavailableError(msg)
+        with reporting_errors(self._location):
+            result = self._write_with_retry(unit)
+        self._writes += 1
+        if self._writes % self._settings.checkpoint_every_writes == 0:
+            self._checkpoint("PASSIVE")
+        return result
+
+    def _write_once(self, unit: Callable[[Connection], T]) -> T:
+        patience_s = self._settings.write_patience_s
+        if not self._writer.acquire(timeout=patience_s):
+            msg = (
+                f"the store was busy: other threads of this process wrote for {patience_s:.1f} s; "
+                "nothing was written, try again"
+            )
+            raise StoreBusyError(msg, attempts=1, waited_s=patience_s)
+        try:
+            return self._database.write(unit)
+        finally:
+            self._writer.release()
+
+    def _outside_transaction(self, unit: Callable[[Any], T]) -> T:
+        """Run a unit that no transaction may hold, such as VACUUM, when no thread writes."""
+        self._require_open()
+        if self._database.read_only:
+            msg = f"{self._location} was opened read-only; open it without read_only to write"
+            raise StoreUnavailableError(msg)
+
+        def alone() -> T:
+            with self._writer:
+                return self._database.outside_transaction(unit)
+
+        retrying = retry_on_contention(
+            patience_s=self._settings.write_patience_s,
+            min_attempts=self._settings.write_min_attempts,
+            pause_s=self._settings.retry_pause_s,
+        )
+        with reporting_errors(self._location):
+            return retrying(alone)()
+
+    def _checkpoint(self, mode: str) -> None:
+        """Move the write-ahead log into the file, as far as others let it; never raises."""
+        if self._location.path is None:
+            return
+        try:
+            self._database.outside_transaction(
+                lambda raw: raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            )
+        except (sqlite3.Error, SQLAlchemyError) as error:
+            # The log is whole without it; the next checkpoint does the work.
+            logger.debug("%s: checkpoint put off: %s", self._location, error)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            msg = f"{self._location} was closed; open it again"
+            raise StoreClosedError(msg)

@@ -1,0 +1,355 @@
+"""The calls about many sessions: listing, exporting, pruning, upkeep."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from sqlalchemy import Connection
+
+from sessionstore import search
+from sessionstore.errors import SessionStoreError, StoreBusyError
+from sessionstore.records import (
+    ExportedSession,
+    FilterFields,
+    PruneReport,
+    SessionFilter,
+    SessionSummary,
+    SkippedSession,
+    UpkeepReport,
+)
+from sessionstore.repository import checks, listing, messages, meta, retention, sessions, transfer
+from sessionstore.store import side_files
+from sessionstore.store.base import StoreBase
+
+logger = logging.getLogger("sessionstore")
+
+_DAY_S = 86400.0
+_LAST_AUTO_PRUNE = "last_auto_prune"
+
+
+class KeepingCalls(StoreBase):
+    """What is done with many sessions at once, and with the file."""
+
+    def list_sessions_rich(
+        self,
+        source: str | None = None,
+        exclude_sources: Sequence[str] | None = None,
+        limit: int | None = 20,
+        offset: int = 0,
+        include_children: bool = False,
+        project_compression_tips: bool = True,
+        order_by_last_active: bool = False,
+        **filter_fields: Unpack[FilterFields],
+    ) -> list[SessionSummary]:
+        """List conversations: roots and branches, one entry for a chain.
+
+        An entry has the identity, counts, title, end and preview of the chain's newest part,
+        the start of its root, and the root's id as `_lineage_root_id` (None where root and
+        newest part are one). `preview` is the first user message on one line, 60 characters
+        and `...`; `last_active` the time of the latest message, else of the start. Newest
+        started first, or by the chain's latest activity; ties by id. Three statements
+        whatever the number of sessions.
+
+        Args:
+            source: Only this source.
+            exclude_sources: None of these.
+            limit: At most so many; None is all.
+            offset: Leave out so many of the first.
+            include_children: Every session by itself, subagents and parts of chains too.
+            project_compression_tips: False shows the root of a chain instead.
+            order_by_last_active: Latest activity first.
+            **filter_fields: The fields of `SessionFilter`, asked of the entry shown.
+
+        Raises:
+            ValueError, TypeError: A filter, limit or offset is not what it must be.
+        """
+        wanted = SessionFilter(source=source, **filter_fields)
+        limit, offset = checks.one_page(limit, offset)
+        excluded = _list_of_texts("exclude_sources", exclude_sources)
+        now = self._now()
+        return self._read(
+            lambda db: listing.rich(
+                db,
+                wanted,
+                now=now,
+                exclude_sources=excluded,
+                limit=limit,
+                offset=offset,
+                include_children=include_children,
+                project_tips=project_compression_tips,
+                by_activity=order_by_last_active,
+            )
+        )
+
+    # Exporting.
+
+    def export_session(self, session_id: str) -> ExportedSession | None:
+        """Return a session with all its messages under `messages`, or None."""
+        return self._read(lambda db: transfer.exported(db, session_id))
+
+    def export_all(self, source: str | None = None) -> list[ExportedSession]:
+        """Return every session with its messages, oldest-started first; all in memory."""
+        return list(self.iter_export(SessionFilter(source=source)))
+
+    def iter_export(self, wanted: SessionFilter | None = None) -> Iterator[ExportedSession]:
+        """Stream the sessions that pass a filter with their messages, oldest-started first.
+
+        One session is in memory at a time, read in a transaction of its own: each is whole,
+        and one that is deleted meanwhile is left out.
+        """
+        chosen = wanted or SessionFilter()
+        now = self._now()
+        for session_id in self._read(lambda db: listing.matching_ids(db, chosen, now=now)):
+            exported = self.export_session(session_id)
+            if exported is not None:
+                yield exported
+
+    # Deleting.
+
+    def delete_session(
+        self, session_id: str, sessions_dir: str | os.PathLike[str] | None = None
+    ) -> bool:
+        """Delete a session and its messages; its children lose their parent.
+
+        One transaction. Return whether there was such a session.
+
+        Args:
+            session_id: The session.
+            sessions_dir: Where a program keeps `<id>.json`, `<id>.jsonl` and
+                `request_dump_<id>_*.json`; they go too, after the transaction.
+        """
+        gone = self._write(lambda db: sessions.delete_with_messages(db, session_id))
+        if gone is None:
+            return False
+        self._remove_side_files(sessions_dir, [session_id])
+        return True
+
+    def prune_sessions(
+        self,
+        older_than_days: float = 90,
+        source: str | None = None,
+        sessions_dir: str | os.PathLike[str] | None = None,
+        **filter_fields: Unpack[FilterFields],
+    ) -> int:
+        """Delete the ended sessions that were last active so long ago; return how many went.
+
+        Open sessions stay; children of what goes lose their parent. One transaction per
+        session, so other writers get their turn; one that cannot go is logged and does not
+        keep the others. See `prune_report` for what would go and what stays.
+
+        Args:
+            older_than_days: Last message (else start) at least so many days ago.
+            source: Only this source.
+            sessions_dir: See `delete_session`.
+            **filter_fields: The other fields of `SessionFilter`.
+        """
+        report = self.prune_report(
+            older_than_days, source, sessions_dir, dry_run=False, **filter_fields
+        )
+        return len(report["pruned"])
+
+    def prune_report(
+        self,
+        older_than_days: float = 90,
+        source: str | None = None,
+        sessions_dir: str | os.PathLike[str] | None = None,
+        *,
+        dry_run: bool = True,
+        progress: Callable[[int, int], None] | None = None,
+        **filter_fields: Unpack[FilterFields],
+    ) -> PruneReport:
+        """Say what a prune deletes and what it skips and why; `dry_run=False` also does it.
+
+        Args:
+            older_than_days: See `prune_sessions`, as are source and sessions_dir.
+            source: Only this source.
+            sessions_dir: Where a program keeps files of its own.
+            dry_run: Nothing is deleted.
+            progress: Called with how many of how many are done.
+            **filter_fields: The other fields of `SessionFilter`.
+        """
+        filter_fields.setdefault("older_than", older_than_days)
+        wanted = SessionFilter(source=source, **filter_fields)
+        now = self._now()
+        plan = self._read(lambda db: retention.plan(db, wanted, now=now))
+        report = PruneReport(pruned=[], messages=0, skipped=plan.skipped, dry_run=dry_run)
+        for position, session_id in enumerate(plan.doomed, start=1):
+            try:
+                gone = self._prune_one(session_id, wanted, now=now, dry_run=dry_run)
+            except StoreBusyError:
+                raise
+            except SessionStoreError as error:
+                logger.warning("session %s was not pruned: %s", session_id, error)
+                report["skipped"].append(SkippedSession(id=session_id, reason=str(error)))
+            else:
+                if gone is None:
+                    report["skipped"].append(
+                        SkippedSession(id=session_id, reason="in use again since")
+                    )
+                else:
+                    report["pruned"].append(session_id)
+                    report["messages"] += gone
+            if progress is not None:
+                progress(position, len(plan.doomed))
+        if not dry_run:
+            self._remove_side_files(sessions_dir, report["pruned"])
+        return report
+
+    def _prune_one(
+        self, session_id: str, wanted: SessionFilter, *, now: float, dry_run: bool
+    ) -> int | None:
+        """Delete one planned session unless it changed since; return its messages, or None."""
+        if dry_run:
+            return self._read(lambda db: messages.count(db, session_id))
+
+        def delete(db: Connection) -> int | None:
+            if not retention.still_doomed(db, session_id, wanted, now=now):
+                return None
+            return sessions.delete_with_messages(db, session_id)
+
+        return self._write(delete)
+
+    def prune_empty_ghost_sessions(
+        self,
+        older_than_hours: float = 24,
+        sessions_dir: str | os.PathLike[str] | None = None,
+    ) -> int:
+        """Delete sessions that never came to be: no message, no title, no child; count them.
+
+        One transaction.
+
+        Args:
+            older_than_hours: Ended, or if open started, at least so long ago.
+            sessions_dir: See `delete_session`.
+        """
+        before = self._now() - checks.moment("older_than_hours", older_than_hours) * 3600.0
+
+        def prune(db: Connection) -> list[str]:
+            ghosts = retention.empty_ghosts(db, before=before)
+            for session_id in ghosts:
+                sessions.delete_with_messages(db, session_id)
+            return ghosts
+
+        ghosts = self._write(prune)
+        self._remove_side_files(sessions_dir, ghosts)
+        return len(ghosts)
+
+    def finalize_orphaned_compression_sessions(self, older_than_days: float = 7) -> int:
+        """End the continuations that nobody used after their split; return how many.
+
+        One transaction. They get the reason `orphaned_compression` and the time of their
+        latest message, and can be reopened.
+
+        Args:
+            older_than_days: Last active at least so long ago, without an API call.
+        """
+        before = self._now() - checks.moment("older_than_days", older_than_days) * _DAY_S
+        return self._write(lambda db: retention.finalize_orphans(db, before=before))
+
+    def maybe_auto_prune_and_vacuum(
+        self,
+        retention_days: float = 90,
+        min_interval_hours: float = 24,
+        vacuum: bool = True,
+        sessions_dir: str | os.PathLike[str] | None = None,
+    ) -> UpkeepReport:
+        """Prune, and vacuum if something went, at most once per interval over all programs.
+
+        Never called by the store itself. The time of the last run stands in state_meta as
+        `last_auto_prune`; of two programs that come at once, one goes on.
+        """
+        now = self._now()
+        interval_s = checks.moment("min_interval_hours", min_interval_hours) * 3600.0
+
+        def claim(db: Connection) -> bool:
+            last = _moment_or_none(meta.get(db, _LAST_AUTO_PRUNE))
+            if last is not None and 0 <= now - last < interval_s:
+                return False
+            meta.put(db, _LAST_AUTO_PRUNE, repr(now))
+            return True
+
+        if not self._write(claim):
+            return UpkeepReport(skipped=True, pruned=0, vacuumed=False)
+        pruned = self.prune_sessions(retention_days, sessions_dir=sessions_dir)
+        if vacuum and pruned:
+            self.vacuum()
+        return UpkeepReport(skipped=False, pruned=pruned, vacuumed=bool(vacuum and pruned))
+
+    # The file.
+
+    def vacuum(self) -> None:
+        """Write the file anew without its free space; nobody else can write meanwhile."""
+
+        def rewrite(raw: Any) -> None:
+            raw.execute("VACUUM")
+
+        self._outside_transaction(rewrite)
+        self._checkpoint("TRUNCATE")
+
+    def optimize(self) -> None:
+        """Merge the search index into its smallest form and refresh the planner's statistics."""
+        self._write(search.optimize)
+        self._outside_transaction(lambda raw: raw.execute("PRAGMA optimize"))
+
+    def purge_deleted(self) -> None:
+        """Leave no byte of deleted text in any file of the store.
+
+        The search index is made anew, the file written anew, and the write-ahead log cut to
+        nothing.
+
+        Raises:
+            StoreBusyError: A reader kept the log from being cut; call again later.
+        """
+        self._write(search.rebuild)
+
+        def rewrite(raw: Any) -> tuple[int, int, int]:
+            raw.execute("VACUUM")
+            result: tuple[int, int, int] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return result
+
+        busy, _, _ = self._outside_transaction(rewrite)
+        if busy:
+            msg = (
+                f"{self.location}: a reader keeps the write-ahead log, which may still hold "
+                "deleted text; call purge_deleted again when it is done"
+            )
+            raise StoreBusyError(msg, attempts=1, waited_s=self._settings.busy_timeout_s)
+
+    def get_meta(self, key: str) -> str | None:
+        """Return a named value of the store, or None."""
+        return self._read(lambda db: meta.get(db, key))
+
+    def set_meta(self, key: str, value: str | None) -> None:
+        """Set a named value of the store."""
+        named = checks.required_text("key", key)
+        text = checks.plain_text("value", value)
+        self._write(lambda db: meta.put(db, named, text))
+
+    def _remove_side_files(
+        self, sessions_dir: str | os.PathLike[str] | None, gone: Sequence[str]
+    ) -> None:
+        if sessions_dir is None:
+            return
+        folder = Path(sessions_dir).expanduser()
+        for session_id in gone:
+            longer = self._read(functools.partial(sessions.find_ids, prefix=f"{session_id}_"))
+            side_files.remove(folder, session_id, others=longer)
+
+
+def _list_of_texts(name: str, value: Sequence[str] | None) -> list[str]:
+    if isinstance(value, str):
+        msg = f"{name} must be a list of texts, not one text"
+        raise TypeError(msg)
+    return list(value or ())
+
+
+def _moment_or_none(value: str | None) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except ValueError:
+        return None

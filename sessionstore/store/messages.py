@@ -1,0 +1,257 @@
+"""The calls about messages: storing, reading, searching."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sessionstore import search
+from sessionstore.records import (
+    Content,
+    ConversationMessage,
+    MessageRecord,
+    NewMessage,
+    SearchHit,
+    SearchSort,
+)
+from sessionstore.repository import checks, messages
+from sessionstore.store.base import StoreBase
+
+
+class MessageCalls(StoreBase):
+    """What can be done with the messages of a session. One call is one transaction."""
+
+    def append_message(
+        self,
+        session_id: str,
+        role: str,
+        content: Content = None,
+        *,
+        tool_name: str | None = None,
+        tool_calls: Any = None,
+        tool_call_id: str | None = None,
+        token_count: int | None = None,
+        finish_reason: str | None = None,
+        reasoning: str | None = None,
+        reasoning_content: str | None = None,
+        reasoning_details: Any = None,
+        codex_reasoning_items: Any = None,
+        codex_message_items: Any = None,
+        timestamp: float | None = None,
+    ) -> int:
+        """Store a message at the end of a session and return its id.
+
+        The counters of the session go with it: one message more, and as many tool calls as
+        `tool_calls` lists (never for the role `tool`). Values come back equal and of the
+        same type. When the call returns, the message survives a power cut.
+
+        Args:
+            session_id: The session.
+            role: Such as `user`, `assistant`, `tool`.
+            content: Text, or a list or dict of parts, or None.
+            tool_name: The tool that answers.
+            tool_calls: What the model calls: what JSON can hold, mostly a list.
+            tool_call_id: The call that is answered.
+            token_count: Tokens of this message.
+            finish_reason: Why the model stopped.
+            reasoning: What the model thought.
+            reasoning_content: The same as another maker names it.
+            reasoning_details: What JSON can hold, as are the next two.
+            codex_reasoning_items: Opaque items of a provider.
+            codex_message_items: Opaque items of a provider.
+            timestamp: Epoch seconds; None is now. Never an order.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            ValueError: The role is empty, a number not finite or beyond 64 bits, a value
+                such that JSON cannot hold it.
+            TypeError: A value of the wrong type.
+        """
+        message = {
+            "role": role,
+            "content": content,
+            "tool_name": tool_name,
+            "tool_calls": tool_calls,
+            "tool_call_id": tool_call_id,
+            "token_count": token_count,
+            "finish_reason": finish_reason,
+            "reasoning": reasoning,
+            "reasoning_content": reasoning_content,
+            "reasoning_details": reasoning_details,
+            "codex_reasoning_items": codex_reasoning_items,
+            "codex_message_items": codex_message_items,
+            "timestamp": timestamp,
+        }
+        row = messages.new_message(message, now=self._now())
+        calls = messages.calls_in(message)
+        return self._write(lambda db: messages.append(db, session_id, [row], calls=calls)[0])
+
+    def append_messages(
+        self, session_id: str, new_messages: Iterable[NewMessage | Mapping[str, Any]]
+    ) -> list[int]:
+        """Store many messages, all or none, and return their ids in order.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            ValueError, TypeError: As `append_message`; nothing is stored.
+        """
+        given = list(new_messages)
+        rows, calls = self._encoded(given)
+        return self._write(lambda db: messages.append(db, session_id, rows, calls=calls))
+
+    def sync_messages(
+        self, session_id: str, all_messages: Iterable[NewMessage | Mapping[str, Any]]
+    ) -> list[int]:
+        """Store what a caller's whole list has beyond the stored one; return the new ids.
+
+        For callers that hold the whole conversation: called again, it stores nothing. Two
+        messages are the same if role, content, tool calls and tool call id are, and so is
+        whatever else the caller's copy names, save time and token count.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            ConflictError: The stored messages are not a prefix of the list; nothing is
+                written, so a partial list in memory destroys nothing.
+            ValueError, TypeError: As `append_message`; nothing is stored.
+        """
+        given = list(all_messages)
+        rows, _ = self._encoded(given)
+        return self._write(lambda db: messages.sync(db, session_id, given, rows))
+
+    def replace_messages(
+        self, session_id: str, new_messages: Iterable[NewMessage | Mapping[str, Any]]
+    ) -> list[int]:
+        """Put a list of messages in the place of the stored ones; return the new ids.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            ValueError, TypeError: As `append_message`; the old messages stay.
+        """
+        given = list(new_messages)
+        rows, calls = self._encoded(given)
+        return self._write(lambda db: messages.replace(db, session_id, rows, calls=calls))
+
+    def clear_messages(self, session_id: str) -> int:
+        """Delete every message of a session; its counters become 0. Return how many went.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+        """
+        return self._write(lambda db: messages.clear(db, session_id))
+
+    def get_messages(
+        self, session_id: str, *, limit: int | None = None, after_id: int | None = None
+    ) -> list[MessageRecord]:
+        """List the messages of a session by id, never by time; none for an unknown session.
+
+        Args:
+            session_id: The session.
+            limit: At most so many.
+            after_id: Only those with a higher id: the next page after the last one seen.
+        """
+        wanted, _ = checks.one_page(limit, 0)
+        return self._read(
+            lambda db: messages.listing(db, session_id, after_id=after_id, limit=wanted)
+        )
+
+    def get_messages_as_conversation(
+        self, session_id: str, include_ancestors: bool = False
+    ) -> list[ConversationMessage]:
+        """List a session as a model is given it: no ids, no times, no empty keys.
+
+        Args:
+            session_id: The session.
+            include_ancestors: Begin with the root of its lineage. A user message that only
+                repeats the previous user message across the seam is left out.
+        """
+        return self._read(
+            lambda db: messages.conversation(db, session_id, include_ancestors=include_ancestors)
+        )
+
+    def get_messages_around(
+        self, session_id: str, message_id: int, window: int = 5
+    ) -> list[MessageRecord]:
+        """List a message with up to `window` before and after it, by id.
+
+        Raises:
+            MessageNotFoundError: The session has no such message.
+        """
+        wanted = checks.count("window", window)
+        return self._read(lambda db: messages.around(db, session_id, message_id, wanted))
+
+    def message_count(self, session_id: str | None = None) -> int:
+        """Count the stored messages, of one session or of all; the rows, not the counters."""
+        return self._read(lambda db: messages.count(db, session_id))
+
+    def search_messages(
+        self,
+        query: str,
+        source_filter: Sequence[str] | None = None,
+        exclude_sources: Sequence[str] | None = None,
+        role_filter: Sequence[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        sort: SearchSort = "rank",
+        per_session: int | None = None,
+        include_inactive: bool = False,
+    ) -> list[SearchHit]:
+        """List the messages that a query matches.
+
+        A term is found wherever it stands, punctuation and all, in any script; case, width
+        and accents do not count. `"a phrase"`, `begin*`, `AND`, `OR`, `NOT` do what they
+        say. No query raises for what it says, except by its length.
+
+        Args:
+            query: At most 2,048 characters; a blank one finds nothing.
+            source_filter: Only these sources; an empty list matches nothing.
+            exclude_sources: None of these sources.
+            role_filter: Only these roles.
+            limit: At most so many hits.
+            offset: Leave out so many of the first.
+            session_id: Only this session.
+            user_id: Only this user's sessions.
+            since: Only messages of this time or later, epoch seconds.
+            until: Only messages of this time or earlier.
+            sort: `rank`: those in which every term stands as a word first, the best match
+                leading, then the others, newest first; `newest` or `oldest`: by id.
+            per_session: At most so many of one session.
+            include_inactive: Also the messages that were undone.
+
+        Raises:
+            QueryError: The query is too long.
+            ValueError, TypeError: A filter is not what it must be.
+        """
+        return self._read(
+            lambda db: search.search_messages(
+                db,
+                query,
+                source_filter=source_filter,
+                exclude_sources=exclude_sources,
+                role_filter=role_filter,
+                session_id=session_id,
+                user_id=user_id,
+                since=since,
+                until=until,
+                limit=limit,
+                offset=offset,
+                sort=sort,
+                per_session=per_session,
+                include_inactive=include_inactive,
+            )
+        )
+
+    def search_index_trouble(self) -> str | None:
+        """Say in one sentence why search cannot use its index and scans instead; None: it can."""
+        return self._read(search.index_trouble)
+
+    def _encoded(
+        self, given: Sequence[NewMessage | Mapping[str, Any]]
+    ) -> tuple[list[dict[str, Any]], int]:
+        now = self._now()
+        rows = [messages.new_message(message, now=now) for message in given]
+        return rows, sum(messages.calls_in(message) for message in given)

@@ -1,0 +1,283 @@
+"""The calls about sessions: life, titles, tokens, chains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sessionstore.records import SessionRecord, TokenTotals
+from sessionstore.repository import chains, checks, listing, sessions, titles, usage
+from sessionstore.store.base import StoreBase
+
+
+class SessionCalls(StoreBase):
+    """What can be done with a session as such. One call is one transaction."""
+
+    def create_session(
+        self,
+        session_id: str,
+        source: str,
+        *,
+        model: str | None = None,
+        model_config: Any = None,
+        system_prompt: str | None = None,
+        user_id: str | None = None,
+        title: str | None = None,
+        parent_session_id: str | None = None,
+        started_at: float | None = None,
+    ) -> str:
+        """Make a session and return its id; idempotent.
+
+        A session that is there keeps what it has and gains what it lacks: NULL columns, and a
+        source of `unknown`.
+
+        Args:
+            session_id: Its id, chosen by the caller.
+            source: Where it takes place, such as `cli` or `telegram`.
+            model: The model's name.
+            model_config: Anything JSON can hold.
+            system_prompt: The text the model is given first.
+            user_id: Whose it is.
+            title: See `set_session_title`.
+            parent_session_id: The session it comes from.
+            started_at: Epoch seconds; None is now.
+
+        Raises:
+            ValueError: Id or source is empty or None, the title too long, the time not finite.
+            SessionNotFoundError: The parent does not exist.
+            TitleTakenError: Another session holds the title.
+            ConflictError: The parent descends from this session.
+        """
+        new = sessions.new_session(
+            session_id,
+            source,
+            started_at=self._now() if started_at is None else started_at,
+            model=model,
+            model_config=model_config,
+            system_prompt=system_prompt,
+            user_id=user_id,
+            title=title,
+            parent_session_id=parent_session_id,
+        )
+        return self._write(lambda db: sessions.create(db, new))
+
+    def ensure_session(
+        self, session_id: str, source: str = sessions.UNKNOWN_SOURCE, **fields: Any
+    ) -> str:
+        """Do what `create_session` does, for a writer whose own create failed.
+
+        Args:
+            session_id: See `create_session`.
+            source: Gives way to any other source that is or will be named.
+            **fields: See `create_session`.
+        """
+        return self.create_session(session_id, source, **fields)
+
+    def get_session(self, session_id: str) -> SessionRecord | None:
+        """Return every column of a session, or None if there is no such session."""
+        return self._read(lambda db: sessions.find(db, session_id))
+
+    def end_session(self, session_id: str, end_reason: str) -> bool:
+        """End a session; the first end wins. Return whether this call ended it."""
+        reason = checks.required_text("end_reason", end_reason)
+        now = self._now()
+        return self._write(lambda db: sessions.end(db, session_id, reason, now))
+
+    def reopen_session(self, session_id: str) -> bool:
+        """Take the end of a session back. Return whether there is such a session."""
+        return self._write(lambda db: sessions.reopen(db, session_id))
+
+    def update_system_prompt(self, session_id: str, system_prompt: str | None) -> None:
+        """Replace the system prompt.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+        """
+        prompt = checks.plain_text("system_prompt", system_prompt)
+        self._write(lambda db: sessions.update_system_prompt(db, session_id, prompt))
+
+    def resolve_session_id(self, text: str) -> str | None:
+        """Return the id that is exactly this, else the only one that begins so, else None.
+
+        Two or more that begin so: None, and `find_session_ids` lists them. Case counts, and
+        `%` and `_` are ordinary characters.
+        """
+        return self._read(lambda db: sessions.resolve_id(db, text)) if text else None
+
+    def find_session_ids(self, prefix: str) -> list[str]:
+        """List the ids that begin with a text, ascending."""
+        return self._read(lambda db: sessions.find_ids(db, prefix))
+
+    def search_sessions(
+        self, source: str | None = None, limit: int | None = 20, offset: int = 0
+    ) -> list[SessionRecord]:
+        """List every session, children too, the one with the latest message first."""
+        limit, offset = checks.one_page(limit, offset)
+        return self._read(lambda db: listing.by_activity(db, source, limit=limit, offset=offset))
+
+    def session_count(self, source: str | None = None) -> int:
+        """Count the sessions, of one source or of all."""
+        return self._read(lambda db: sessions.count(db, source))
+
+    def session_sources(self) -> dict[str, int]:
+        """Count the sessions of every source that occurs, most frequent first."""
+        return self._read(sessions.sources)
+
+    # Titles.
+
+    @staticmethod
+    def sanitize_title(title: str | None) -> str | None:
+        """Clean a title: one line, in NFC, nothing unseen; None if nothing is left.
+
+        Raises:
+            ValueError: Over 100 characters are left: "too long".
+        """
+        return titles.sanitize_title(title)
+
+    def set_session_title(self, session_id: str, title: str | None) -> bool:
+        """Give a session a title, or take it away. Return whether there is such a session.
+
+        A title belongs to one session. Only a session that this one continues, in an
+        unbroken chain, gives its title up.
+
+        Raises:
+            ValueError: The title is too long.
+            TitleTakenError: Another session holds it.
+        """
+        cleaned = titles.sanitize_title(title)
+        return self._write(lambda db: titles.set_title(db, session_id, cleaned))
+
+    def get_session_title(self, session_id: str) -> str | None:
+        """Return the title of a session; None if it has none or does not exist."""
+        return self._read(lambda db: titles.get_title(db, session_id))
+
+    def get_session_by_title(self, title: str) -> SessionRecord | None:
+        """Return the session that holds exactly this title, or None."""
+        cleaned = _looked_up(title)
+
+        def find(db: Any) -> SessionRecord | None:
+            found = titles.find_by_title(db, cleaned)
+            return None if found is None else sessions.find(db, found)
+
+        return self._read(find)
+
+    def resolve_session_by_title(self, title: str) -> str | None:
+        """Return the id of the newest-started among `X`, `X #2`, `X #3` …, or None.
+
+        With a number given, just the one that holds that very title. Only ` #` and ASCII
+        digits make a number; case counts.
+        """
+        cleaned = _looked_up(title)
+        return self._read(lambda db: titles.resolve(db, cleaned))
+
+    def get_next_title_in_lineage(self, title: str) -> str:
+        """Return the title for the next session of a lineage: its highest number and one.
+
+        Gaps are not filled, a number given is left off first, a lineage without members
+        begins with the bare title, and the result never has over 100 characters.
+
+        Raises:
+            ValueError: The title is empty or too long.
+        """
+        cleaned = titles.sanitize_title(title)
+        if cleaned is None:
+            msg = "title must not be empty"
+            raise ValueError(msg)
+        return self._read(lambda db: titles.next_in_lineage(db, cleaned))
+
+    # Tokens and cost.
+
+    def update_token_counts(
+        self,
+        session_id: str,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cache_read_tokens: int | None = None,
+        cache_write_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+        api_call_count: int | None = None,
+        estimated_cost_usd: float | None = None,
+        actual_cost_usd: float | None = None,
+        cost_status: str | None = None,
+        cost_source: str | None = None,
+        pricing_version: str | None = None,
+        billing_provider: str | None = None,
+        billing_base_url: str | None = None,
+        billing_mode: str | None = None,
+        model: str | None = None,
+        *,
+        absolute: bool = False,
+    ) -> None:
+        """Add tokens and cost to a session, or with `absolute` set them.
+
+        None says nothing: it erases no value and poisons no sum. An unknown cost stays None
+        until one is given. Model and billing fill only what is NULL; cost_status,
+        cost_source and pricing_version take the latest. A missing session is made, with the
+        source `unknown`. Not idempotent unless absolute.
+
+        Raises:
+            ValueError: A figure is negative, not finite or beyond 64 bits; the id is empty.
+            TypeError: A figure is no number.
+        """
+        values = usage.usage_values(
+            {
+                "input_tokens": input_tokens,
+                "output_tokens": output_tokens,
+                "cache_read_tokens": cache_read_tokens,
+                "cache_write_tokens": cache_write_tokens,
+                "reasoning_tokens": reasoning_tokens,
+                "api_call_count": api_call_count,
+                "estimated_cost_usd": estimated_cost_usd,
+                "actual_cost_usd": actual_cost_usd,
+                "cost_status": cost_status,
+                "cost_source": cost_source,
+                "pricing_version": pricing_version,
+                "billing_provider": billing_provider,
+                "billing_base_url": billing_base_url,
+                "billing_mode": billing_mode,
+                "model": model,
+            }
+        )
+        absent = sessions.new_session(session_id, sessions.UNKNOWN_SOURCE, started_at=self._now())
+
+        def record(db: Any) -> None:
+            if not sessions.exists(db, session_id):
+                sessions.create(db, absent)
+            usage.record(db, session_id, values, absolute=absolute)
+
+        self._write(record)
+
+    def top_sessions_by_tokens(self, limit: int = 10) -> list[TokenTotals]:
+        """List the sessions that used most tokens (input and output), most first."""
+        wanted = checks.count("limit", limit)
+        return self._read(lambda db: usage.top_sessions(db, wanted))
+
+    # Chains.
+
+    def get_lineage(self, session_id: str) -> list[str]:
+        """List the ids from the root down to a session, itself last; a cycle ends."""
+        return self._read(lambda db: chains.lineage(db, session_id))
+
+    def get_descendants(self, session_id: str) -> list[str]:
+        """List the ids below a session, level by level; a cycle ends."""
+        return self._read(lambda db: chains.descendants(db, session_id))
+
+    def get_compression_tip(self, session_id: str) -> str:
+        """Return the end of the chain that continues a session, itself if nothing does."""
+        return self._read(lambda db: chains.compression_tip(db, session_id))
+
+    def resolve_resume_session_id(self, session_id: str | None) -> str | None:
+        """Return where to go on: the session if it has messages, else the nearest below it.
+
+        None, an empty text and an unknown id come back as given.
+        """
+        if not session_id:
+            return session_id
+        return self._read(lambda db: chains.resume_point(db, session_id))
+
+
+def _looked_up(title: str) -> str | None:
+    """Clean a title to look it up; one that is too long is nobody's."""
+    try:
+        return titles.sanitize_title(title)
+    except ValueError:
+        return None

@@ -1,0 +1,46 @@
+"""Files that programs keep beside the store, one or more a session."""
+
+from __future__ import annotations
+
+import glob
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+logger = logging.getLogger("sessionstore")
+
+
+def remove(folder: Path, session_id: str, *, others: Sequence[str]) -> list[Path]:
+    """Remove `<id>.json`, `<id>.jsonl` and `request_dump_<id>_*.json` of a folder.
+
+    An id that is not a plain file name (`../x`, `a/b`) has no files here. What cannot be
+    removed is logged: the session itself is gone by then.
+
+    Args:
+        folder: Where they are.
+        session_id: Whose they are.
+        others: Ids of other sessions that begin with this id and `_`; the dumps of `a_b`
+            fit the pattern of `a` as well, and are theirs.
+
+    Returns:
+        The files that went.
+    """
+    if Path(session_id).name != session_id or session_id in {"", ".", ".."} or "\0" in session_id:
+        return []
+    prefix = f"request_dump_{session_id}_"
+    dumps = [
+        dump
+        for dump in folder.glob(f"{glob.escape(prefix)}*.json")
+        if not any(dump.name.startswith(f"request_dump_{other}_") for other in others)
+    ]
+    removed = []
+    for path in [folder / f"{session_id}.json", folder / f"{session_id}.jsonl", *dumps]:
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            logger.warning("%s was not removed: %s", path, error.strerror or error)
+        else:
+            removed.append(path)
+    return removed
