@@ -12,7 +12,7 @@ from sessionstore.records import Content, SessionFilter, SessionRecord, SessionS
 from sessionstore.repository import filters, sessions
 from sessionstore.repository.chains import is_branch, link_from, tip_of
 from sessionstore.repository.filters import activity
-from sessionstore.search.body import content_text
+from sessionstore.search.body import text_of
 
 PREVIEW_LENGTH = 60
 # LIMIT has no word for "no limit" that both back ends know.
@@ -108,7 +108,7 @@ def _previews(connection: Connection, ids: Sequence[str]) -> dict[str, str]:
 
 def preview(content: Content) -> str:
     """Shorten the text of a message to one line of 60 characters and `...`."""
-    line = " ".join(content_text(content).split())
+    line = " ".join(text_of(content).split())
     return line if len(line) <= PREVIEW_LENGTH else line[:PREVIEW_LENGTH] + "..."
 
 
