@@ -12,23 +12,17 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-COLUMNS = ("finish_reason",)
-
 
 def upgrade() -> None:
-    """Add the column that is missing."""
-    dialect = op.get_context().dialect.name
-    there = _columns("messages") if dialect == "sqlite" else set()
-    for name in COLUMNS:
-        if name not in there:
-            op.execute(f"ALTER TABLE messages ADD COLUMN {name} TEXT")
+    """Add the column where it is missing."""
+    if op.get_context().dialect.name != "sqlite" or "finish_reason" not in _columns("messages"):
+        op.execute("ALTER TABLE messages ADD COLUMN finish_reason TEXT")
     op.execute("UPDATE schema_version SET version = 2 WHERE version < 2")
 
 
 def downgrade() -> None:
     """Drop it."""
-    for name in reversed(COLUMNS):
-        op.execute(f"ALTER TABLE messages DROP COLUMN {name}")
+    op.execute("ALTER TABLE messages DROP COLUMN finish_reason")
     op.execute("UPDATE schema_version SET version = 1")
 
 

@@ -12,23 +12,19 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-COLUMNS = ("title",)
-
 
 def upgrade() -> None:
-    """Add the column that is missing."""
-    dialect = op.get_context().dialect.name
-    there = _columns("sessions") if dialect == "sqlite" else set()
-    for name in COLUMNS:
-        if name not in there:
-            op.execute(f"ALTER TABLE sessions ADD COLUMN {name} TEXT")
+    """Add the column where it is missing."""
+    if op.get_context().dialect.name == "postgresql":
+        op.execute('ALTER TABLE sessions ADD COLUMN title text COLLATE "C"')
+    elif "title" not in _columns("sessions"):
+        op.execute("ALTER TABLE sessions ADD COLUMN title TEXT")
     op.execute("UPDATE schema_version SET version = 3 WHERE version < 3")
 
 
 def downgrade() -> None:
     """Drop it."""
-    for name in reversed(COLUMNS):
-        op.execute(f"ALTER TABLE sessions DROP COLUMN {name}")
+    op.execute("ALTER TABLE sessions DROP COLUMN title")
     op.execute("UPDATE schema_version SET version = 2")
 
 

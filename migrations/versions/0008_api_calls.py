@@ -12,25 +12,19 @@ down_revision = "0007"
 branch_labels = None
 depends_on = None
 
-# Each column with its type on SQLite and on PostgreSQL.
-COLUMNS = (("api_call_count", "INTEGER DEFAULT 0", "bigint DEFAULT 0"),)
-
 
 def upgrade() -> None:
-    """Add the column that is missing."""
-    dialect = op.get_context().dialect.name
-    there = _columns("sessions") if dialect == "sqlite" else set()
-    for name, sqlite, postgresql in COLUMNS:
-        if name not in there:
-            kind = sqlite if dialect == "sqlite" else postgresql
-            op.execute(f"ALTER TABLE sessions ADD COLUMN {name} {kind}")
+    """Add the column where it is missing."""
+    if op.get_context().dialect.name == "postgresql":
+        op.execute("ALTER TABLE sessions ADD COLUMN api_call_count bigint DEFAULT 0")
+    elif "api_call_count" not in _columns("sessions"):
+        op.execute("ALTER TABLE sessions ADD COLUMN api_call_count INTEGER DEFAULT 0")
     op.execute("UPDATE schema_version SET version = 8 WHERE version < 8")
 
 
 def downgrade() -> None:
     """Drop it."""
-    for name, *_ in reversed(COLUMNS):
-        op.execute(f"ALTER TABLE sessions DROP COLUMN {name}")
+    op.execute("ALTER TABLE sessions DROP COLUMN api_call_count")
     op.execute("UPDATE schema_version SET version = 7")
 
 

@@ -12,23 +12,19 @@ down_revision = "0008"
 branch_labels = None
 depends_on = None
 
-COLUMNS = ("codex_message_items",)
-
 
 def upgrade() -> None:
-    """Add the column that is missing."""
-    dialect = op.get_context().dialect.name
-    there = _columns("messages") if dialect == "sqlite" else set()
-    for name in COLUMNS:
-        if name not in there:
-            op.execute(f"ALTER TABLE messages ADD COLUMN {name} TEXT")
+    """Add the column where it is missing."""
+    if op.get_context().dialect.name != "sqlite" or "codex_message_items" not in _columns(
+        "messages"
+    ):
+        op.execute("ALTER TABLE messages ADD COLUMN codex_message_items TEXT")
     op.execute("UPDATE schema_version SET version = 9 WHERE version < 9")
 
 
 def downgrade() -> None:
     """Drop it."""
-    for name in reversed(COLUMNS):
-        op.execute(f"ALTER TABLE messages DROP COLUMN {name}")
+    op.execute("ALTER TABLE messages DROP COLUMN codex_message_items")
     op.execute("UPDATE schema_version SET version = 8")
 
 

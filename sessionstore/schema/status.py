@@ -60,7 +60,7 @@ def read_status(connection: Connection) -> SchemaStatus:
         # `alembic_version` alone proves little: other programs use Alembic too.
         rows = connection.exec_driver_sql(
             "SELECT version_num, (SELECT count(*) FROM sqlite_master WHERE type = 'table' "
-            f"AND name IN {_OURS}) FROM alembic_version"  # noqa: S608 - names from above
+            "AND name IN ('sessions', 'messages', 'schema_version')) FROM alembic_version"
         ).all()
     except OperationalError as error:
         if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
