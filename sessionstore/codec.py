@@ -2,70 +2,97 @@
 
 A value comes back equal and of the same type, or it is refused before anything is written.
 So only what JSON itself says is taken: None, bool, int, finite float, str, list, and dict with
-str keys; no tuple, no subclass. One thing is not told apart: a high surrogate directly before
-a low one is the character that the two stand for.
+str keys; no tuple, no subclass. One thing is not told apart within a list or dict: a high
+surrogate directly before a low one is the character that the two stand for.
 
-Content that is not plain text is marked in the column itself, as the files of this schema have
-it: a NUL character, `json:`, then JSON of the value.
+Whether a stored text is the value itself stands beside it, never within it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any, NoReturn
 
 from sessionstore.records import Content
 
 logger = logging.getLogger("sessionstore")
 
-_MARK = "\x00json:"
+# What `messages.content_encoding` says of `messages.content`; NULL is the text itself.
+JSON = "json"
+# A JSON list of texts that joined make the value: JSON has no other way to keep apart two
+# halves of a surrogate pair that stand side by side.
+JSON_PIECES = "json-pieces"
+
+_PAIR_OF_HALVES = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
 
 # Deeper values would be written and then not be read again: the standard parser recurses, and
 # the reader may stand lower in its stack (1,000 frames by default) than the writer did.
 MAX_DEPTH = 400
 
 
-def encode_content(value: Content) -> str | None:
-    """Give the stored form of a message's content; None is NULL.
+def encode_content(value: Content) -> tuple[str | None, str | None]:
+    """Give the stored form of a message's content and its encoding; None is NULL.
 
     Raises:
         TypeError: It is no text, list or dict, or holds what JSON cannot say.
         ValueError: It holds NaN or infinity, or lies deeper than `MAX_DEPTH`.
     """
     if value is None:
-        return None
+        return None, None
     if type(value) is str:
-        plain = not value.startswith(_MARK) and _is_unicode(value)
-        return value if plain else _MARK + _dump(value)
+        if is_plain(value):
+            return value, None
+        if _PAIR_OF_HALVES.search(value):
+            return json.dumps(_PAIR_OF_HALVES.split(value)), JSON_PIECES
+        return json.dumps(value), JSON
     if type(value) in (list, dict):
-        return _MARK + _dump(value)
+        return _dump(value), JSON
     msg = f"content must be text, a list or a dict, not {type(value).__name__}"
     raise TypeError(msg)
 
 
-def decode_content(stored: str | None) -> Content:
+def decode_content(stored: str | None, encoding: str | None) -> Content:
     """Give back what `encode_content` was given; a damaged value is its text, and a warning."""
+    if encoding is None:
+        return stored
     try:
-        return parse_content(stored)
-    except ValueError:
-        logger.warning("the content of a message is marked as JSON but is not; it is read as text")
+        return parse_content(stored, encoding)
+    except ValueError as error:
+        logger.warning("the content of a message is damaged and is read as text: %s", error)
         return stored
 
 
-def parse_content(stored: str | None) -> Content:
+def parse_content(stored: str | None, encoding: str | None) -> Content:
     """Give back what `encode_content` was given.
 
     Raises:
-        ValueError: It is marked as JSON but is not, or not of a text, list or dict.
+        ValueError: It is not what the encoding says.
     """
-    if stored is None or not stored.startswith(_MARK):
+    if stored is None or encoding is None:
         return stored
-    value = parse_json(stored[len(_MARK) :])
-    if isinstance(value, str | list | dict):
+    value = parse_json(stored)
+    if encoding == JSON and isinstance(value, str | list | dict):
         return value
-    msg = f"content cannot be {type(value).__name__}"
+    if encoding == JSON_PIECES and isinstance(value, list):
+        return "".join(piece for piece in value if isinstance(piece, str))
+    msg = f"{encoding} content cannot be {type(value).__name__}"
     raise ValueError(msg)
+
+
+def encode_text(value: str) -> str:
+    """Give JSON of a text that not every back end can hold; see `is_plain`."""
+    pieces = _PAIR_OF_HALVES.split(value)
+    return json.dumps(pieces if len(pieces) > 1 else value)
+
+
+def decode_text(stored: str) -> str:
+    """Give back what `encode_text` was given; a damaged value is its text, and a warning."""
+    value = decode_json(stored)
+    if isinstance(value, list):
+        return "".join(piece for piece in value if isinstance(piece, str))
+    return value if isinstance(value, str) else stored
 
 
 def encode_json(value: Any) -> str | None:
@@ -114,8 +141,12 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(msg)
 
 
+def is_plain(text: str) -> bool:
+    """Say whether every back end can hold this text: no NUL, no lone surrogate."""
+    return "\0" not in text and _is_unicode(text)
+
+
 def _is_unicode(text: str) -> bool:
-    """Say whether UTF-8 can hold the text: it has no lone surrogate."""
     if text.isascii():
         return True
     try:

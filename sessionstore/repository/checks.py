@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from sessionstore.codec import is_plain
+
 # SQLite's INTEGER and PostgreSQL's bigint: 64 bits with a sign.
 _LARGEST = 2**63 - 1
 
@@ -50,17 +52,6 @@ def plain_text(name: str, value: object) -> str | None:
         msg = f"{name} must not hold NUL or half a surrogate pair: {value!r}"
         raise ValueError(msg)
     return text
-
-
-def is_plain(text: str) -> bool:
-    """Say whether every back end can hold this text: no NUL, no lone surrogate."""
-    if "\0" in text:
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def moment(name: str, value: Any) -> float:

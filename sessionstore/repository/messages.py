@@ -17,14 +17,29 @@ from sqlalchemy import (
     update,
 )
 
-from sessionstore.codec import decode_content, decode_json, encode_content, encode_json
+from sessionstore.codec import (
+    decode_content,
+    decode_json,
+    decode_text,
+    encode_content,
+    encode_json,
+    encode_text,
+    is_plain,
+)
 from sessionstore.errors import ConflictError, MessageNotFoundError, SessionNotFoundError
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import ConversationMessage, MessageRecord
 from sessionstore.repository import chains, checks, sessions
 
 _COLUMNS = tuple(column.name for column in MESSAGES.columns)
-_TEXTS = ("tool_name", "tool_call_id", "finish_reason", "reasoning", "reasoning_content")
+_TEXTS = (
+    "tool_name",
+    "tool_call_id",
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "platform_message_id",
+)
 _JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
 _FIELDS = frozenset({"role", "content", "token_count", "timestamp", *_TEXTS, *_JSON})
 
@@ -79,12 +94,18 @@ def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
     token_count = message.get("token_count")
     values: dict[str, Any] = {
         "role": checks.required_text("role", message.get("role")),
-        "content": encode_content(message.get("content")),
         "timestamp": checks.moment("timestamp", now if timestamp is None else timestamp),
         "token_count": None if token_count is None else checks.count("token_count", token_count),
     }
+    values["content"], values["content_encoding"] = encode_content(message.get("content"))
+    encoded: list[str] = []
     for name in _TEXTS:
-        values[name] = encode_content(checks.optional_text(name, message.get(name)))
+        text = checks.optional_text(name, message.get(name))
+        if text is not None and not is_plain(text):
+            text = encode_text(text)
+            encoded.append(name)
+        values[name] = text
+    values["json_columns"] = ",".join(encoded) or None
     for name in _JSON:
         values[name] = encode_json(message.get(name))
     return values
@@ -99,10 +120,11 @@ def calls_in(message: Mapping[str, Any]) -> int:
 def record_of(row: Row[Any] | Sequence[Any]) -> MessageRecord:
     """Turn a row of every column, in the order of the mapped table, into a record."""
     record = dict(zip(_COLUMNS, row, strict=True))
-    record["content"] = decode_content(record["content"])
-    for name in _TEXTS:
-        if (value := record[name]) is not None:
-            record[name] = decode_content(value)
+    if (encoding := record.pop("content_encoding")) is not None:
+        record["content"] = decode_content(record["content"], encoding)
+    if encoded := record.pop("json_columns"):
+        for name in encoded.split(","):
+            record[name] = decode_text(record[name])
     for name in _JSON:
         if (value := record[name]) is not None:
             record[name] = decode_json(value)
