@@ -172,9 +172,11 @@ def _drop(table: str) -> bool:
     names = set(there.scalars())
     if table not in names:
         return True
-    # https://www.sqlite.org/fts5.html#fts5_data_structures; 4 is the version of the format.
+    # What FTS5 writes for a table without rows: the averages and the structure in the one,
+    # the version of the format in the other (https://www.sqlite.org/fts5.html#fts5_data_structures).
     if f"{table}_data" not in names:
         op.execute(f"CREATE TABLE {table}_data(id INTEGER PRIMARY KEY, block BLOB)")
+        op.execute(f"INSERT INTO {table}_data VALUES(1, x''), (10, x'00000000000000')")
     if f"{table}_config" not in names:
         op.execute(f"CREATE TABLE {table}_config(k PRIMARY KEY, v) WITHOUT ROWID")
         op.execute(f"INSERT INTO {table}_config VALUES('version', 4)")

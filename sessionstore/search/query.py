@@ -166,6 +166,9 @@ def may_match(node: Node, text: str) -> bool:
             return any(may_match(part, text) for part in parts)
         case Not():
             return True
+        case Term(word, Edge.WORD) if word.isascii():
+            # Rules out at least the letters that stand in every English word.
+            return re.search(f"(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])", text) is not None
         case Phrase():
             return node.text in text or all(
                 word in text for word in words(node.text) or [node.text]

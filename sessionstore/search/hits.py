@@ -1,0 +1,104 @@
+"""The rows of one page of hits, made into what a caller gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from sqlalchemy import ColumnElement, Connection, Row, func, select
+
+from sessionstore.codec import parse_content
+from sessionstore.models import MESSAGES, SESSIONS
+from sessionstore.records import Content, ContextMessage, SearchHit
+from sessionstore.search.body import stored_text, text_of
+from sessionstore.search.query import Node
+from sessionstore.search.scope import visible
+from sessionstore.search.snippet import snippet
+
+_CONTEXT_CHARACTERS = 200
+# How many ids on either side are looked through for a neighbour before its session is.
+_CLOSE = 100
+_NO_TEXT = "[multimodal content]"
+
+_Row: TypeAlias = Row[*tuple[Any, ...]]
+
+
+def load_hits(
+    connection: Connection, tree: Node, ids: Sequence[int], *, include_inactive: bool
+) -> list[SearchHit]:
+    """Load messages of these ids, in this order, with their neighbours; two statements."""
+    if not ids:
+        return []
+    message, session = MESSAGES.c, SESSIONS.c
+    statement = (
+        select(
+            message.id,
+            message.session_id,
+            message.role,
+            message.timestamp,
+            message.content,
+            message.tool_name,
+            message.tool_calls,
+            session.source,
+            session.model,
+            session.title,
+            session.started_at,
+            _neighbour(include_inactive=include_inactive, before=True).label("before_id"),
+            _neighbour(include_inactive=include_inactive, before=False).label("after_id"),
+        )
+        .join(SESSIONS, session.id == message.session_id)
+        .where(message.id.in_(ids))
+    )
+    rows: dict[int, _Row] = {row.id: row for row in connection.execute(statement)}
+    beside = {each for row in rows.values() for each in (row.before_id, row.after_id)}
+    beside -= {None, *rows}
+    others = select(message.id, message.role, message.content).where(message.id.in_(beside))
+    shown = {row.id: row for row in [*connection.execute(others), *rows.values()]}
+    return [_hit(tree, rows[each], shown) for each in ids]
+
+
+def _neighbour(*, include_inactive: bool, before: bool) -> ColumnElement[int | None]:
+    """Give the id of the message next to one, in its session."""
+    near, message = MESSAGES.alias("near"), MESSAGES.c
+    nearest = func.max(near.c.id) if before else func.min(near.c.id)
+    side = near.c.id < message.id if before else near.c.id > message.id
+    # By id the neighbour is mostly one step away, while the index on sessions would be read
+    # through for all of a session. The concatenation keeps the planner from that index.
+    close = near.c.id >= message.id - _CLOSE if before else near.c.id <= message.id + _CLOSE
+    same = near.c.session_id == message.session_id
+    shown = visible(near, include_inactive=include_inactive)
+
+    def within(*conditions: ColumnElement[bool]) -> ColumnElement[int | None]:
+        found = select(nearest).where(side, *conditions, *shown)
+        return found.correlate(MESSAGES).scalar_subquery()
+
+    by_id = within(close, near.c.session_id.concat("") == message.session_id)
+    return func.coalesce(by_id, within(same))
+
+
+def _hit(tree: Node, row: _Row, shown: dict[int, _Row]) -> SearchHit:
+    nearby = (row.before_id, row.id, row.after_id)
+    return SearchHit(
+        id=row.id,
+        session_id=row.session_id,
+        role=row.role,
+        timestamp=row.timestamp,
+        tool_name=row.tool_name,
+        snippet=snippet(tree, stored_text(row.content, row.tool_name, row.tool_calls)),
+        context=[_context(shown[each]) for each in nearby if each is not None],
+        source=row.source,
+        model=row.model,
+        title=row.title,
+        session_started=row.started_at,
+    )
+
+
+def _context(row: _Row) -> ContextMessage:
+    content: Content = row.content
+    with suppress(ValueError):
+        content = parse_content(row.content)
+    text = text_of(content)
+    if not text and content:
+        text = _NO_TEXT
+    return ContextMessage(role=row.role, content=text[:_CONTEXT_CHARACTERS])

@@ -1,0 +1,125 @@
+"""Which messages a search is about, before any text is looked at; the same for every back end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from sqlalchemy import ColumnElement, FromClause
+
+from sessionstore.models import MESSAGES, SESSIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The filters of a search, checked; None asks nothing.
+
+    Attributes:
+        sources: Only these; an empty one lets nothing pass.
+        hidden_sources: None of these.
+        roles: Only these; an empty one asks nothing.
+        session_id: Only this session.
+        user_id: Only sessions of this user.
+        since: Message time, epoch seconds, inclusive.
+        until: See since.
+        include_inactive: Also what was undone.
+    """
+
+    sources: tuple[str, ...] | None = None
+    hidden_sources: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    session_id: str | None = None
+    user_id: str | None = None
+    since: float | None = None
+    until: float | None = None
+    include_inactive: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        source_filter: Sequence[str] | None,
+        exclude_sources: Sequence[str] | None,
+        role_filter: Sequence[str] | None,
+        session_id: str | None,
+        user_id: str | None,
+        since: float | None,
+        until: float | None,
+        include_inactive: bool,
+    ) -> Self:
+        """Check what a caller gave.
+
+        Raises:
+            TypeError: A bare text stands where a list belongs, or a time is no number.
+            ValueError: A time is NaN.
+        """
+        return cls(
+            sources=None if source_filter is None else _texts("source_filter", source_filter),
+            hidden_sources=_texts("exclude_sources", exclude_sources or ()),
+            roles=_texts("role_filter", role_filter or ()),
+            session_id=session_id,
+            user_id=user_id,
+            since=_time("since", since),
+            until=_time("until", until),
+            include_inactive=include_inactive,
+        )
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Give what must hold of a message and its session, over the mapped tables."""
+        message, session = MESSAGES.c, SESSIONS.c
+        held: list[ColumnElement[bool]] = visible(MESSAGES, include_inactive=self.include_inactive)
+        if self.sources is not None:
+            held.append(session.source.in_(self.sources))
+        if self.hidden_sources:
+            held.append(session.source.not_in(self.hidden_sources))
+        if self.roles:
+            held.append(message.role.in_(self.roles))
+        if self.session_id is not None:
+            held.append(message.session_id == self.session_id)
+        if self.user_id is not None:
+            held.append(session.user_id == self.user_id)
+        if self.since is not None:
+            held.append(message.timestamp >= self.since)
+        if self.until is not None:
+            held.append(message.timestamp <= self.until)
+        return held
+
+
+def visible(messages: FromClause, *, include_inactive: bool) -> list[ColumnElement[bool]]:
+    """Give what must hold of a message, or of its neighbour, to be shown at all.
+
+    This schema knows no state of a message: each is visible.
+    """
+    del messages, include_inactive
+    return []
+
+
+def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str | bytes):
+        msg = f"{name} takes a list of texts, not one text; write [{given!r}]"
+        raise TypeError(msg)
+    listed = tuple(given)
+    for each in listed:
+        if not isinstance(each, str):
+            msg = f"{name} takes texts, not {type(each).__name__}"
+            raise TypeError(msg)
+    # Half of a surrogate pair cannot be stored, so it excludes and includes nothing.
+    return tuple(each for each in listed if _is_storable(each))
+
+
+def _is_storable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _time(name: str, given: Any) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        msg = f"{name} is a time in epoch seconds, not {type(given).__name__}"
+        raise TypeError(msg)
+    if math.isnan(given):
+        msg = f"{name} must be a time, not NaN"
+        raise ValueError(msg)
+    return float(given)
