@@ -13,6 +13,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    not_,
     select,
     update,
 )
@@ -73,6 +74,14 @@ _SET_COUNTS = (
 )
 _SELECT = select(MESSAGES).order_by(MESSAGES.c.id)
 _OF_SESSION = _SELECT.where(MESSAGES.c.session_id == bindparam("of_session"))
+_IDS = select(MESSAGES.c.id).order_by(MESSAGES.c.id)
+_BUT_ID = [column for column in MESSAGES.columns if column.name != "id"]
+_COPY = insert(MESSAGES).from_select(
+    [column.name for column in _BUT_ID],
+    select(*_BUT_ID).where(MESSAGES.c.id == bindparam("message_id")),
+)
+_LIVE = MESSAGES.c.active == 1
+_UNDONE = (MESSAGES.c.active == 0) & (MESSAGES.c.compacted == 0)
 
 
 def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
@@ -215,11 +224,13 @@ def replace(
 ) -> list[int]:
     """Put encoded messages in the place of the live ones; return the new ids.
 
+    Compacted and undone messages stay.
+
     Raises:
         SessionNotFoundError: There is no such session.
     """
     sessions.require(connection, session_id)
-    connection.execute(delete(MESSAGES).where(MESSAGES.c.session_id == session_id))
+    connection.execute(delete(MESSAGES).where(MESSAGES.c.session_id == session_id, _LIVE))
     _set_counts(connection, session_id, messages=len(rows), calls=calls)
     return _insert(connection, session_id, rows)
 
@@ -236,6 +247,100 @@ def clear(connection: Connection, session_id: str) -> int:
     return gone.rowcount
 
 
+def archive_and_compact(
+    connection: Connection,
+    session_id: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    through_id: int | None,
+) -> int:
+    """Let encoded messages stand for the live ones up to an id; return how many are compacted.
+
+    What arrived after that id stays live and comes after the new messages: order is the
+    order of ids, so those messages get new ones.
+
+    Raises:
+        SessionNotFoundError: There is no such session.
+    """
+    sessions.require(connection, session_id)
+    live = (MESSAGES.c.session_id == session_id) & _LIVE
+    late: list[int] = []
+    if through_id is not None:
+        arrived = live & (MESSAGES.c.id > through_id)
+        late = list(connection.execute(_IDS.where(arrived)).scalars())
+        live &= MESSAGES.c.id <= through_id
+    compacted = connection.execute(update(MESSAGES).where(live).values(active=0, compacted=1))
+    _insert(connection, session_id, rows)
+    for message_id in late:
+        # Copied within the database, so that what is damaged in it stays as it is.
+        connection.execute(_COPY, {"message_id": message_id})
+        connection.execute(delete(MESSAGES).where(MESSAGES.c.id == message_id))
+    _recount(connection, session_id)
+    return compacted.rowcount
+
+
+def rewind(connection: Connection, session_id: str, message_id: int) -> int:
+    """Undo the live messages from a user message on; return how many.
+
+    Raises:
+        MessageNotFoundError: The session has no such live message.
+        ValueError: It is no user message.
+    """
+    of_session = MESSAGES.c.session_id == session_id
+    role = connection.execute(
+        select(MESSAGES.c.role).where(of_session, _LIVE, MESSAGES.c.id == message_id)
+    ).scalar_one_or_none()
+    if role is None:
+        raise MessageNotFoundError(
+            message_id, f"session {session_id!r} has no live message {message_id}"
+        )
+    if role != "user":
+        msg = f"message {message_id} is of role {role!r}; rewind to a user message"
+        raise ValueError(msg)
+    undone = connection.execute(
+        update(MESSAGES)
+        .where(of_session, _LIVE, MESSAGES.c.id >= message_id)
+        .values(active=0, compacted=0)
+    )
+    connection.execute(
+        update(SESSIONS)
+        .where(SESSIONS.c.id == session_id)
+        .values(rewind_count=SESSIONS.c.rewind_count + 1)
+    )
+    _recount(connection, session_id)
+    return undone.rowcount
+
+
+def restore(connection: Connection, session_id: str, since_id: int) -> int:
+    """Make the undone messages from an id on live again; return how many.
+
+    Raises:
+        SessionNotFoundError: There is no such session.
+    """
+    sessions.require(connection, session_id)
+    restored = connection.execute(
+        update(MESSAGES)
+        .where(MESSAGES.c.session_id == session_id, _UNDONE, MESSAGES.c.id >= since_id)
+        .values(active=1)
+    )
+    _recount(connection, session_id)
+    return restored.rowcount
+
+
+def _recount(connection: Connection, session_id: str) -> None:
+    """Let the counters of a session follow its live messages."""
+    live = connection.execute(
+        select(MESSAGES.c.role, MESSAGES.c.tool_calls).where(
+            MESSAGES.c.session_id == session_id, _LIVE
+        )
+    ).all()
+    calls = sum(
+        calls_in({"role": role, "tool_calls": decode_json(tool_calls)})
+        for role, tool_calls in live
+    )
+    _set_counts(connection, session_id, messages=len(live), calls=calls)
+
+
 def _set_counts(connection: Connection, session_id: str, *, messages: int, calls: int) -> None:
     connection.execute(
         _SET_COUNTS, {"of_session": session_id, "new_messages": messages, "new_calls": calls}
@@ -248,9 +353,10 @@ def listing(
     *,
     after_id: int | None = None,
     limit: int | None = None,
+    include_inactive: bool = False,
 ) -> list[MessageRecord]:
-    """List the messages of a session by id, those after an id and at most so many."""
-    wanted = _OF_SESSION
+    """List the live messages of a session, or all, by id: those after an id, so many at most."""
+    wanted = _OF_SESSION if include_inactive else _OF_SESSION.where(_LIVE)
     if after_id is not None:
         wanted = wanted.where(MESSAGES.c.id > after_id)
     if limit is not None:
@@ -261,15 +367,15 @@ def listing(
 def around(
     connection: Connection, session_id: str, message_id: int, window: int
 ) -> list[MessageRecord]:
-    """List a message with up to `window` before and after it, by id.
+    """List a message with up to `window` before and after it, by id; undone ones are left out.
 
     Raises:
-        MessageNotFoundError: The session has no such message.
+        MessageNotFoundError: The session has no such message, or it was undone.
     """
-    of_session = MESSAGES.c.session_id == session_id
+    visible = (MESSAGES.c.session_id == session_id) & not_(_UNDONE)
     before = (
         select(MESSAGES)
-        .where(of_session, MESSAGES.c.id <= message_id)
+        .where(visible, MESSAGES.c.id <= message_id)
         .order_by(MESSAGES.c.id.desc())
         .limit(window + 1)
     )
@@ -278,7 +384,7 @@ def around(
         raise MessageNotFoundError(
             message_id, f"session {session_id!r} has no message {message_id}"
         )
-    after = _SELECT.where(of_session, MESSAGES.c.id > message_id).limit(window)
+    after = _SELECT.where(visible, MESSAGES.c.id > message_id).limit(window)
     rows.extend(connection.execute(after))
     return [record_of(row) for row in rows]
 
@@ -323,9 +429,11 @@ def _as_given(record: MessageRecord) -> ConversationMessage:
     return cast("ConversationMessage", message)
 
 
-def count(connection: Connection, session_id: str | None) -> int:
-    """Count the stored messages, of one session or of all."""
+def count(connection: Connection, session_id: str | None, *, include_inactive: bool) -> int:
+    """Count the live messages, or all, of one session or of every session."""
     counted = select(func.count()).select_from(MESSAGES)
     if session_id is not None:
         counted = counted.where(MESSAGES.c.session_id == session_id)
+    if not include_inactive:
+        counted = counted.where(_LIVE)
     return connection.execute(counted).scalar_one()

@@ -1,0 +1,46 @@
+"""System prompts: each stored once, for as long as a session has it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+
+from sqlalchemy import Connection, Insert, delete, exists, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from sessionstore.models import SESSIONS, SYSTEM_PROMPTS
+
+
+def hash_of(prompt: str) -> str:
+    """Name a prompt: SHA-256, in lower-case hexadecimal, of its UTF-8 bytes."""
+    return hashlib.sha256(prompt.encode()).hexdigest()
+
+
+def keep(connection: Connection, prompt_hash: str, prompt: str) -> None:
+    """Store a prompt unless it is there."""
+    connection.execute(
+        _insert_or_ignore(connection.dialect.name), {"hash": prompt_hash, "prompt": prompt}
+    )
+
+
+def collect(connection: Connection, prompt_hash: str | None) -> None:
+    """Delete a prompt that no session has any more."""
+    if prompt_hash is None:
+        return
+    used = exists().where(SESSIONS.c.system_prompt_hash == SYSTEM_PROMPTS.c.hash)
+    connection.execute(
+        delete(SYSTEM_PROMPTS).where(SYSTEM_PROMPTS.c.hash == prompt_hash, ~used)
+    )
+
+
+def hash_in(connection: Connection, session_id: str) -> str | None:
+    """Return the hash of a session's prompt; None without one, or without the session."""
+    return connection.execute(
+        select(SESSIONS.c.system_prompt_hash).where(SESSIONS.c.id == session_id)
+    ).scalar_one_or_none()
+
+
+@functools.cache
+def _insert_or_ignore(dialect: str) -> Insert:
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    return insert(SYSTEM_PROMPTS).on_conflict_do_nothing()
