@@ -49,10 +49,23 @@ class SessionRecord(TypedDict):
     cost_source: str | None
     pricing_version: str | None
     api_call_count: int
+    system_prompt_hash: str | None
+    rewind_count: int
+    archived: bool
+    pinned: bool
+    relation: str | None
+    last_active_at: float | None
+    handoff_state: str | None
+    handoff_platform: str | None
+    handoff_error: str | None
 
 
 class MessageRecord(TypedDict):
-    """One message, every column of it."""
+    """One message, every column of it but those that say how it is stored.
+
+    `active` and `compacted` are True and False for a live message, False and True for one
+    that a summary stands for, both False for one that was undone.
+    """
 
     id: int
     session_id: str
@@ -69,6 +82,9 @@ class MessageRecord(TypedDict):
     codex_reasoning_items: Any
     reasoning_content: str | None
     codex_message_items: Any
+    active: bool
+    compacted: bool
+    platform_message_id: str | None
 
 
 class NewMessage(TypedDict, total=False):
@@ -86,6 +102,7 @@ class NewMessage(TypedDict, total=False):
     reasoning_details: Any
     codex_reasoning_items: Any
     codex_message_items: Any
+    platform_message_id: str | None
     timestamp: float | None
 
 
@@ -230,6 +247,8 @@ class FilterFields(TypedDict, total=False):
     max_cost: float | None
     min_tool_calls: int | None
     max_tool_calls: int | None
+    archived: bool | None
+    pinned: bool | None
     include_open: bool
 
 
@@ -251,6 +270,8 @@ class SessionFilter:
         min_messages: At least so many messages; 0 is a value. The other bounds alike,
             inclusive: tokens are input and output, cost is the actual one, else the
             estimated one, and a session of unknown cost meets no bound of cost.
+        archived: Only those that are, or are not.
+        pinned: Only those that are, or are not.
         include_open: False leaves out the sessions that have not ended.
     """
 
@@ -272,6 +293,8 @@ class SessionFilter:
     max_cost: float | None = None
     min_tool_calls: int | None = None
     max_tool_calls: int | None = None
+    archived: bool | None = None
+    pinned: bool | None = None
     include_open: bool = True
 
     def __post_init__(self) -> None:

@@ -1,9 +1,9 @@
 """What a parent link means, and walking along the links.
 
-A child is a *continuation* if its parent ended with the reason `compression` and it started
-at or after that end; a *branch* if its parent ended with `branched` and it started at or
-after that; else a *subagent*. The rule is asked at the moment of reading: ending or
-reopening a parent changes the answer.
+`relation` says what a child is to its parent. Where it is NULL the times say it, at the moment
+of reading: a child is a *continuation* if its parent ended with the reason `compression` and it
+started at or after that end; a *branch* if its parent ended with `branched` and it started at
+or after that; else a *subagent*. Before a parent is deleted, what that comes to is written down.
 
 The SQL below is text: recursion reads better as itself, and both back ends take it.
 """
@@ -20,14 +20,33 @@ from sessionstore.models import SESSIONS
 _DEEPEST = 1000
 
 
+def relation_of(child: str, parent: str) -> str:
+    """Write what the row `child` is to the row `parent`."""
+    begun_after = f"{child}.started_at >= {parent}.ended_at"
+    return (
+        f"coalesce({child}.relation, CASE "
+        f"WHEN {parent}.end_reason = 'compression' AND {begun_after} THEN 'continuation' "
+        f"WHEN {parent}.end_reason = 'branched' AND {begun_after} THEN 'branch' "
+        "ELSE 'subagent' END)"
+    )
+
+
 def is_continuation(child: str, parent: str) -> str:
     """Write the condition under which the row `child` continues the row `parent`."""
-    return f"({parent}.end_reason = 'compression' AND {child}.started_at >= {parent}.ended_at)"
+    return f"{relation_of(child, parent)} = 'continuation'"
 
 
-def is_branch(child: str, parent: str) -> str:
-    """Write the condition under which the row `child` branches off the row `parent`."""
-    return f"({parent}.end_reason = 'branched' AND {child}.started_at >= {parent}.ended_at)"
+def is_head(session: str) -> str:
+    """Write the condition under which a conversation begins at the row `session`.
+
+    That is at a branch, and at a session whose parent is not there, unless it is known to be
+    a subagent's run. Whatever else has a parent is a later part of a chain or such a run.
+    """
+    return (
+        f"coalesce((SELECT {relation_of(session, 'a')} = 'branch' FROM sessions a "
+        f"WHERE a.id = {session}.parent_session_id), "
+        f"coalesce({session}.relation, '') <> 'subagent')"
+    )
 
 
 def next_link(session: str) -> str:
@@ -62,6 +81,18 @@ def tip_of(session: str) -> str:
     )
 
 
+def root_of(session: str) -> str:
+    """Write the query for the id at the head of the chain that the row `session` is part of."""
+    return (
+        f"WITH RECURSIVE climb(id, depth) AS (SELECT {session}.id, 0 UNION "
+        "SELECT (SELECT b.id FROM sessions c JOIN sessions b ON b.id = c.parent_session_id "
+        f"WHERE c.id = climb.id AND {is_continuation('c', 'b')} "
+        f"AND c.id = ({next_link('b')})), climb.depth + 1 "
+        f"FROM climb WHERE climb.id IS NOT NULL AND climb.depth < {_DEEPEST}) "
+        "SELECT climb.id FROM climb WHERE climb.id IS NOT NULL ORDER BY climb.depth DESC LIMIT 1"
+    )
+
+
 _TIP = text(f"SELECT ({tip_of('s')}) FROM sessions s WHERE s.id = :id")
 
 _CONTINUED = text(
@@ -73,11 +104,26 @@ _CONTINUED = text(
 _CHILDREN = text(
     "SELECT c.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id "
     "WHERE c.parent_session_id = :id ORDER BY "
-    f"CASE WHEN {is_continuation('c', 'p')} THEN 0 WHEN {is_branch('c', 'p')} THEN 1 ELSE 2 END, "
+    f"CASE {relation_of('c', 'p')} WHEN 'continuation' THEN 0 WHEN 'branch' THEN 1 ELSE 2 END, "
     "c.started_at DESC, c.id DESC"
 )
 
-_HAS_MESSAGES = text("SELECT 1 FROM messages m WHERE m.session_id = :id LIMIT 1")
+_HAS_MESSAGES = text(
+    "SELECT 1 FROM messages m WHERE m.session_id = :id AND m.active = 1 LIMIT 1"
+)
+
+_WRITE_DOWN = text(
+    f"UPDATE sessions SET relation = (SELECT {relation_of('sessions', 'p')} FROM sessions p "
+    "WHERE p.id = sessions.parent_session_id) "
+    "WHERE parent_session_id = :id AND relation IS NULL"
+)
+
+_CONTINUATIONS = text(
+    "SELECT c.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id "
+    f"WHERE c.parent_session_id = :id AND {is_continuation('c', 'p')}"
+)
+
+_NEXT = text(f"SELECT ({next_link('s')}) FROM sessions s WHERE s.id = :id")
 
 
 def compression_tip(connection: Connection, session_id: str) -> str:
@@ -132,3 +178,27 @@ def resume_point(connection: Connection, session_id: str) -> str:
         if connection.execute(_HAS_MESSAGES, {"id": candidate}).first() is not None:
             return candidate
     return session_id
+
+
+def next_in_chain(connection: Connection, session_id: str) -> str | None:
+    """Return the session that continues this one, or None."""
+    return connection.execute(_NEXT, {"id": session_id}).scalar_one_or_none()
+
+
+def whole_chain(connection: Connection, session_id: str) -> list[str]:
+    """List every session of the chain that a session belongs to; none if it does not exist."""
+    line = lineage(connection, session_id)
+    if not line:
+        return []
+    root = [session_id, *continued_by(connection, session_id)][-1]
+    found = [root]
+    for member in found:
+        for later in connection.execute(_CONTINUATIONS, {"id": member}).scalars():
+            if later not in found:
+                found.append(later)
+    return found
+
+
+def write_down_relations(connection: Connection, parent_id: str) -> None:
+    """Write into the children of a session what they are to it, while the times still tell."""
+    connection.execute(_WRITE_DOWN, {"id": parent_id})

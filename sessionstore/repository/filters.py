@@ -12,13 +12,9 @@ from sessionstore.records import SessionFilter
 def activity(session: str) -> str:
     """Write the time of a session's latest message, or else of its start.
 
-    The highest time counts, so a clock that stepped back does not lower it. The index
-    idx_messages_session(session_id, timestamp) answers it with one seek.
+    Exactly the expression of the index ix_sessions_activity, so that it can serve.
     """
-    return (
-        "coalesce((SELECT max(m.timestamp) FROM messages m "
-        f"WHERE m.session_id = {session}.id), {session}.started_at)"
-    )
+    return f"coalesce({session}.last_active_at, {session}.started_at)"
 
 
 def conditions(
@@ -52,11 +48,15 @@ def conditions(
         for bound, sign in (("min", ">="), ("max", "<=")):
             name = f"{bound}_{what}"
             chosen.append((name, f"{measure} {sign} :{name}", getattr(wanted, name)))
-    asked = [(name, condition, value) for name, condition, value in chosen if value is not None]
-    written = [condition for _, condition, _ in asked]
+    chosen += [
+        (flag, f"{session}.{flag} = :{flag}", None if asked is None else int(asked))
+        for flag, asked in (("archived", wanted.archived), ("pinned", wanted.pinned))
+    ]
+    meant = [(name, condition, value) for name, condition, value in chosen if value is not None]
+    written = [condition for _, condition, _ in meant]
     if not wanted.include_open:
         written.append(f"{session}.ended_at IS NOT NULL")
-    return written, {name: value for name, _, value in asked}
+    return written, {name: value for name, _, value in meant}
 
 
 def _contains(connection: Connection, column: str, parameter: str) -> str:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, bindparam, func, select, text
 
 from sessionstore.codec import decode_content
+from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import Content, SessionFilter, SessionRecord, SessionSummary
 from sessionstore.repository import filters, sessions
-from sessionstore.repository.chains import is_branch, link_from, tip_of
+from sessionstore.repository.chains import is_head, link_from, root_of, tip_of
 from sessionstore.repository.filters import activity
 from sessionstore.search.body import text_of
 
 PREVIEW_LENGTH = 60
 # LIMIT has no word for "no limit" that both back ends know.
 ALL = 2**62
-
-# A conversation begins at a session without a parent (or whose parent is not there), and at
-# a branch. What else has a parent is a later part of a chain, or a subagent's run.
-_IS_HEAD = (
-    "NOT EXISTS (SELECT 1 FROM sessions p WHERE p.id = s.parent_session_id "
-    f"AND NOT {is_branch('s', 'p')})"
-)
-
-_FIRST_OF_USER = text(
-    "SELECT m.session_id, m.content FROM messages m WHERE m.id IN ("
-    "SELECT (SELECT min(u.id) FROM messages u WHERE u.session_id = s.id AND u.role = 'user') "
-    "FROM sessions s WHERE s.id IN :ids)"
-).bindparams(bindparam("ids", expanding=True))
 
 
 def rich(
@@ -43,35 +32,42 @@ def rich(
     include_children: bool,
     project_tips: bool,
     by_activity: bool,
+    pinned_first: bool,
 ) -> list[SessionSummary]:
     """List conversations, each with the identity, counts and preview of its newest part.
 
-    Order: newest started first, or by the chain's latest activity; ties by id. Three
-    statements: the page, its sessions, their previews.
+    Order: newest started first, or by the chain's latest activity; ties by the id of the
+    root. Two statements, the page and its sessions; three if the pinned ones come first.
     """
-    shown = tip_of("s") if project_tips and not include_children else "SELECT s.id"
     conditions, parameters = filters.conditions(connection, wanted, "t", now=now)
     if exclude_sources:
         conditions.append("t.source NOT IN :excluded")
         parameters["excluded"] = list(exclude_sources)
     if not include_children:
-        conditions.append(_IS_HEAD)
-    order = "active DESC, s.id DESC" if by_activity else "s.started_at DESC, s.id DESC"
-    query = text(
-        "SELECT s.id, t.id, s.started_at, "
-        f"{_chain_activity() if project_tips and not include_children else activity('s')} "
-        f"AS active FROM sessions s JOIN sessions t ON t.id = ({shown}) "
-        f"WHERE {' AND '.join(conditions) or '1 = 1'} "
-        f"ORDER BY {order} LIMIT :limit OFFSET :offset"
+        conditions.append(is_head("s"))
+    chains_as_one = project_tips and not include_children
+
+    def entries(*more: str, limit: int, offset: int) -> list[_Entry]:
+        query = text(
+            _page(chains_as_one=chains_as_one, by_activity=by_activity).format(
+                conditions=" AND ".join([*conditions, *more]) or "1 = 1"
+            )
+        )
+        if exclude_sources:
+            query = query.bindparams(bindparam("excluded", expanding=True))
+        page = connection.execute(query, parameters | {"limit": limit, "offset": offset})
+        return [_Entry(*row) for row in page]
+
+    wanted_count = ALL if limit is None else limit
+    if not pinned_first:
+        return _summaries(connection, entries(limit=wanted_count, offset=offset))
+    # Few are pinned. Sorting all sessions by whether they are would read every one.
+    pinned = entries("s.pinned = 1", limit=ALL, offset=0)
+    page = pinned[offset : offset + wanted_count]
+    page += entries(
+        "s.pinned = 0", limit=wanted_count - len(page), offset=max(0, offset - len(pinned))
     )
-    if exclude_sources:
-        query = query.bindparams(bindparam("excluded", expanding=True))
-    parameters |= {"limit": ALL if limit is None else limit, "offset": offset}
-    page = [_Entry(*row) for row in connection.execute(query, parameters)]
-    shown_ids = [entry.shown for entry in page]
-    records = sessions.find_many(connection, shown_ids)
-    previews = _previews(connection, shown_ids)
-    return [_summary(entry, records[entry.shown], previews) for entry in page]
+    return _summaries(connection, page)
 
 
 class _Entry(NamedTuple):
@@ -81,29 +77,66 @@ class _Entry(NamedTuple):
     active: float
 
 
-def _summary(entry: _Entry, record: SessionRecord, previews: Mapping[str, str]) -> SessionSummary:
+@functools.cache
+def _page(*, chains_as_one: bool, by_activity: bool) -> str:
+    """Write the query for a page of entries, its conditions on `s` and `t` left open.
+
+    `s` is the root of an entry, `t` the session shown. Either order walks an index and stops
+    when the page is full. By activity it walks every session, `x`, and takes each chain where
+    it meets the member that was active last.
+    """
+    order = "{conditions} ORDER BY {{}}, s.id DESC LIMIT :limit OFFSET :offset"
+    if not chains_as_one:
+        key = activity("s") if by_activity else "s.started_at"
+        return (
+            f"SELECT s.id, s.id, s.started_at, {activity('s')} FROM sessions s "
+            "JOIN sessions t ON t.id = s.id WHERE " + order.replace("{{}}", f"{key} DESC")
+        )
+    latest = (
+        f"WITH RECURSIVE {link_from('s')} SELECT {{}} FROM link "
+        f"JOIN sessions y ON y.id = link.id ORDER BY {activity('y')} DESC, y.id DESC LIMIT 1"
+    )
+    if not by_activity:
+        return (
+            f"SELECT s.id, t.id, s.started_at, ({latest.format(activity('y'))}) FROM sessions s "
+            f"JOIN sessions t ON t.id = ({tip_of('s')}) WHERE "
+            + order.replace("{{}}", "s.started_at DESC")
+        )
+    return (
+        f"SELECT s.id, t.id, s.started_at, {activity('x')} FROM sessions x "
+        f"CROSS JOIN sessions s ON s.id = ({root_of('x')}) "
+        f"CROSS JOIN sessions t ON t.id = ({tip_of('s')}) "
+        f"WHERE x.id = ({latest.format('y.id')}) AND "
+        + order.replace("{{}}", f"{activity('x')} DESC")
+    )
+
+
+def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSummary]:
+    first = MESSAGES.alias()
+    said = (
+        select(func.min(first.c.id))
+        .where(first.c.session_id == SESSIONS.c.id, first.c.active == 1, first.c.role == "user")
+        .scalar_subquery()
+    )
+    found = connection.execute(
+        select(*sessions.ALL_COLUMNS, MESSAGES.c.content, MESSAGES.c.content_encoding)
+        .outerjoin_from(SESSIONS, MESSAGES, MESSAGES.c.id == said)
+        .where(SESSIONS.c.id.in_([entry.shown for entry in page]))
+    )
+    shown: dict[str, tuple[SessionRecord, str]] = {}
+    for *columns, content, encoding in found:
+        record = sessions.record_of(columns)
+        shown[record["id"]] = (record, preview(decode_content(content, encoding)))
+    return [_summary(entry, *shown[entry.shown]) for entry in page]
+
+
+def _summary(entry: _Entry, record: SessionRecord, first_words: str) -> SessionSummary:
     return SessionSummary(
         **record | {"started_at": entry.started_at},
-        preview=previews.get(entry.shown, ""),
+        preview=first_words,
         last_active=entry.active,
         _lineage_root_id=entry.root if entry.root != entry.shown else None,
     )
-
-
-def _chain_activity() -> str:
-    """Write the time of the latest message in the chain that the row `s` heads."""
-    return (
-        f"(WITH RECURSIVE {link_from('s')} "
-        f"SELECT max({activity('x')}) FROM link JOIN sessions x ON x.id = link.id)"
-    )
-
-
-def _previews(connection: Connection, ids: Sequence[str]) -> dict[str, str]:
-    """Map sessions to how their first user message begins; none without one."""
-    if not ids:
-        return {}
-    found = connection.execute(_FIRST_OF_USER, {"ids": list(ids)})
-    return {session_id: preview(decode_content(content)) for session_id, content in found}
 
 
 def preview(content: Content) -> str:

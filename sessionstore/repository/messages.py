@@ -137,6 +137,8 @@ def record_of(row: Row[Any] | Sequence[Any]) -> MessageRecord:
     for name in _JSON:
         if (value := record[name]) is not None:
             record[name] = decode_json(value)
+    record["active"] = bool(record["active"])
+    record["compacted"] = bool(record["compacted"])
     return cast("MessageRecord", record)
 
 

@@ -22,9 +22,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from sessionstore.codec import decode_json, encode_json
 from sessionstore.errors import ConflictError, SessionNotFoundError
-from sessionstore.models import MESSAGES, SESSIONS
+from sessionstore.models import COMPRESSION_LOCKS, MESSAGES, SESSIONS, SYSTEM_PROMPTS
 from sessionstore.records import SessionRecord
-from sessionstore.repository import chains, checks, titles
+from sessionstore.repository import chains, checks, prompts, titles
 
 UNKNOWN_SOURCE = "unknown"
 
@@ -38,8 +38,21 @@ COUNTERS = (
     "reasoning_tokens",
     "api_call_count",
 )
+_FLAGS = ("archived", "pinned")
+RELATIONS = ("continuation", "branch", "subagent")
+
 _COLUMNS = tuple(column.name for column in SESSIONS.columns)
-_SELECT = select(SESSIONS)
+# The prompt where the hash points, unless another program wrote one into the row itself.
+_PROMPT = func.coalesce(
+    SESSIONS.c.system_prompt,
+    select(SYSTEM_PROMPTS.c.prompt)
+    .where(SYSTEM_PROMPTS.c.hash == SESSIONS.c.system_prompt_hash)
+    .scalar_subquery(),
+)
+ALL_COLUMNS = tuple(
+    _PROMPT if column.name == "system_prompt" else column for column in SESSIONS.columns
+)
+_SELECT = select(*ALL_COLUMNS)
 
 
 def record_of(row: Row[Any] | Sequence[Any]) -> SessionRecord:
@@ -48,6 +61,8 @@ def record_of(row: Row[Any] | Sequence[Any]) -> SessionRecord:
     record["model_config"] = decode_json(record["model_config"])
     for name in COUNTERS:
         record[name] = record[name] or 0
+    for name in _FLAGS:
+        record[name] = bool(record[name])
     return cast("SessionRecord", record)
 
 
@@ -62,27 +77,39 @@ def new_session(
     user_id: str | None = None,
     title: str | None = None,
     parent_session_id: str | None = None,
+    relation: str | None = None,
 ) -> dict[str, Any]:
-    """Check and encode a session to be made; no database.
+    """Check, encode and hash a session to be made; no database.
 
     Raises:
-        ValueError: Id or source is empty, the title too long, the time not finite.
+        ValueError: Id or source is empty, the title too long, the time not finite, the
+            relation none of `RELATIONS`.
         TypeError: A field is not what it must be.
     """
     if parent_session_id is not None and parent_session_id == session_id:
         msg = f"session {session_id!r} cannot be its own parent"
         raise ValueError(msg)
+    if relation is not None and relation not in RELATIONS:
+        msg = f"relation must be one of {', '.join(RELATIONS)}, not {relation!r}"
+        raise ValueError(msg)
+    prompt = checks.plain_text("system_prompt", system_prompt)
     return {
         "id": checks.required_text("session_id", session_id),
         "source": checks.required_text("source", source),
         "user_id": checks.plain_text("user_id", user_id),
         "model": checks.plain_text("model", model),
         "model_config": encode_json(model_config),
-        "system_prompt": checks.plain_text("system_prompt", system_prompt),
+        "system_prompt": prompt,
+        "system_prompt_hash": None if prompt is None else prompts.hash_of(prompt),
         "parent_session_id": checks.plain_text("parent_session_id", parent_session_id),
+        "relation": relation,
         "started_at": checks.moment("started_at", started_at),
         "title": titles.sanitize_title(title),
     }
+
+
+# What of a new session is stored by other statements than its own.
+_APART = ("title", "system_prompt")
 
 
 def create(connection: Connection, new: dict[str, Any]) -> str:
@@ -93,7 +120,7 @@ def create(connection: Connection, new: dict[str, Any]) -> str:
         TitleTakenError: Another session holds the title.
         ConflictError: The parent descends from this very session.
     """
-    values = {name: value for name, value in new.items() if name != "title"}
+    values = {name: value for name, value in new.items() if name not in _APART}
     session_id: str = values["id"]
     parent_id = values["parent_session_id"]
     if parent_id is not None:
@@ -102,7 +129,10 @@ def create(connection: Connection, new: dict[str, Any]) -> str:
         if session_id in chains.lineage(connection, parent_id):
             msg = f"session {parent_id} descends from {session_id} and cannot be its parent"
             raise ConflictError(msg)
+    if new["system_prompt"] is not None:
+        prompts.keep(connection, new["system_prompt_hash"], new["system_prompt"])
     connection.execute(_upsert(connection.dialect.name), values)
+    prompts.collect(connection, new["system_prompt_hash"])
     if new["title"] is not None and titles.get_title(connection, session_id) is None:
         titles.set_title(connection, session_id, new["title"])
     return session_id
@@ -115,8 +145,15 @@ def _upsert(dialect: str) -> Insert:
     made = insert(SESSIONS)
     gains: dict[str, ColumnElement[Any]] = {
         name: func.coalesce(SESSIONS.c[name], made.excluded[name])
-        for name in ("user_id", "model", "model_config", "system_prompt", "parent_session_id")
+        for name in ("user_id", "model", "model_config", "parent_session_id", "relation")
     }
+    gains["system_prompt_hash"] = case(
+        (
+            SESSIONS.c.system_prompt.is_(None),
+            func.coalesce(SESSIONS.c.system_prompt_hash, made.excluded.system_prompt_hash),
+        ),
+        else_=SESSIONS.c.system_prompt_hash,
+    )
     gains["source"] = case(
         (SESSIONS.c.source == UNKNOWN_SOURCE, made.excluded.source), else_=SESSIONS.c.source
     )
@@ -175,11 +212,18 @@ def update_system_prompt(connection: Connection, session_id: str, prompt: str | 
     Raises:
         SessionNotFoundError: There is no such session.
     """
+    before = prompts.hash_in(connection, session_id)
+    after = None if prompt is None else prompts.hash_of(prompt)
+    if prompt is not None and after is not None:
+        prompts.keep(connection, after, prompt)
     done = connection.execute(
-        update(SESSIONS).where(SESSIONS.c.id == session_id).values(system_prompt=prompt)
+        update(SESSIONS)
+        .where(SESSIONS.c.id == session_id)
+        .values(system_prompt=None, system_prompt_hash=after)
     )
     if done.rowcount == 0:
         raise SessionNotFoundError(session_id)
+    prompts.collect(connection, before)
 
 
 def find_ids(connection: Connection, prefix: str) -> list[str]:
@@ -223,18 +267,37 @@ def sources(connection: Connection) -> dict[str, int]:
 
 
 def delete_with_messages(connection: Connection, session_id: str) -> int | None:
-    """Delete a session and its messages; its children lose the parent.
+    """Delete a session with its messages and all that is only about it.
+
+    Its children lose their parent and keep, written down, what they were to it.
 
     Returns:
         How many messages went, or None if there is no such session.
     """
     if not exists(connection, session_id):
         return None
+    chains.write_down_relations(connection, session_id)
     connection.execute(
         update(SESSIONS)
         .where(SESSIONS.c.parent_session_id == session_id)
         .values(parent_session_id=None)
     )
+    prompt = prompts.hash_in(connection, session_id)
     gone = connection.execute(delete(MESSAGES).where(MESSAGES.c.session_id == session_id))
+    connection.execute(
+        delete(COMPRESSION_LOCKS).where(COMPRESSION_LOCKS.c.session_id == session_id)
+    )
     connection.execute(delete(SESSIONS).where(SESSIONS.c.id == session_id))
+    prompts.collect(connection, prompt)
     return gone.rowcount
+
+
+def set_flag(connection: Connection, session_id: str, flag: str, on: bool) -> bool:
+    """Archive or pin the whole chain of a session, or undo it; say whether it exists."""
+    chain = chains.whole_chain(connection, session_id)
+    if not chain:
+        return False
+    connection.execute(
+        update(SESSIONS).where(SESSIONS.c.id.in_(chain)).values({flag: int(on)})
+    )
+    return True
