@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from sessionstore.records import Content
 
@@ -48,6 +48,10 @@ def decode_content(stored: str | None) -> Content:
     """Give back what `encode_content` was given; a damaged value is its text, and a warning."""
     try:
         return parse_content(stored)
+    except TypeError:
+        # SQLite keeps bytes in a text column if other hands put them there.
+        logger.warning("the content of a message is bytes; it is read as text")
+        return cast("bytes", stored).decode("utf-8", "replace")
     except ValueError:
         logger.warning("the content of a message is marked as JSON but is not; it is read as text")
         return stored
