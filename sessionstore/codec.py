@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from sessionstore.records import Content
 
@@ -55,10 +55,14 @@ def encode_content(value: Content) -> tuple[str | None, str | None]:
 
 def decode_content(stored: str | None, encoding: str | None) -> Content:
     """Give back what `encode_content` was given; a damaged value is its text, and a warning."""
-    if encoding is None:
+    if encoding is None and not isinstance(stored, bytes):
         return stored
     try:
         return parse_content(stored, encoding)
+    except TypeError:
+        # SQLite keeps bytes in a text column if other hands put them there.
+        logger.warning("the content of a message is bytes; it is read as text")
+        return cast("bytes", stored).decode("utf-8", "replace")
     except ValueError as error:
         logger.warning("the content of a message is damaged and is read as text: %s", error)
         return stored

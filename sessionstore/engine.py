@@ -11,6 +11,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,9 @@ logger = logging.getLogger("sessionstore")
 
 # How often a read of a file that nobody seems to have open is tried anew when it changed.
 _SETTLE_ATTEMPTS = 20
+
+# Longer than the coarsest tick of a kernel's clock.
+_TICK_S = 0.015
 
 # How a connection is told to begin; read by the `begin` listener below.
 WRITE_OPTION = "sessionstore_write"
@@ -136,15 +140,17 @@ class Database:
         # A file that nobody has open is read as it lies, without a lock or a side file. A
         # writer that comes meanwhile shows in what stat says, and the unit is run again.
         for _ in range(_SETTLE_ATTEMPTS):
-            before = _fingerprint(self.location.path)
+            before = _fingerprint_at_rest(self.location.path)
+            unlocked = True
             try:
                 with self.engine.begin() as connection:
+                    unlocked = isinstance(connection.connection.driver_connection, _Unlocked)
                     result = unit(connection)
             except DBAPIError:
-                if before == _fingerprint(self.location.path) or _in_use(self.location.path):
+                if not unlocked or before == _fingerprint(self.location.path):
                     raise
             else:
-                if before == _fingerprint(self.location.path) or before.in_use:
+                if not unlocked or before == _fingerprint(self.location.path):
                     return result
         msg = f"{self.location} changed during each of {_SETTLE_ATTEMPTS} reads; try again"
         raise StoreBusyError(msg, attempts=_SETTLE_ATTEMPTS, waited_s=0.0)
@@ -236,8 +242,10 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
     def connect() -> sqlite3.Connection:
         # A read-only connection to a WAL file would make -wal and -shm and leave them, so a
         # file that nobody has open is declared immutable (https://www.sqlite.org/wal.html).
-        mode = "mode=ro" if _in_use(path) else "mode=ro&immutable=1"
-        return _connect(f"{path.as_uri()}?{mode}", settings, read_only=True)
+        if _in_use(path):
+            return _connect(f"{path.as_uri()}?mode=ro", settings, read_only=True)
+        uri = f"{path.as_uri()}?mode=ro&immutable=1"
+        return _connect(uri, settings, read_only=True, factory=_Unlocked)
 
     engine = create_engine(location.url, creator=connect, poolclass=NullPool)
     event.listen(engine, "begin", _begin)
@@ -266,9 +274,20 @@ def _create_private_file(path: Path) -> None:
             raise StoreUnavailableError(msg) from error
 
 
-def _connect(uri: str, settings: StoreSettings, *, read_only: bool = False) -> sqlite3.Connection:
+class _Unlocked(sqlite3.Connection):
+    """A connection that takes no lock, to a file that was declared immutable."""
+
+
+def _connect(
+    uri: str,
+    settings: StoreSettings,
+    *,
+    read_only: bool = False,
+    factory: type[sqlite3.Connection] = sqlite3.Connection,
+) -> sqlite3.Connection:
     connection = sqlite3.connect(
         uri,
+        factory=factory,
         uri=True,
         timeout=settings.busy_timeout_s,
         # The driver begins no transaction by itself; `_begin` does.
@@ -332,14 +351,37 @@ def _ensure_wal(raw: sqlite3.Connection, location: Location) -> None:
 
 
 class _Fingerprint(NamedTuple):
-    stat: tuple[int, int, int]
+    inode: int
+    size: int
+    modified_ns: int
     in_use: bool
 
 
 def _fingerprint(path: Path) -> _Fingerprint:
-    """What can be told of a file without opening it: a closed descriptor would drop locks."""
-    found = path.stat()
-    return _Fingerprint((found.st_ino, found.st_size, found.st_mtime_ns), _in_use(path))
+    """What can be told of a file without opening it: a closed descriptor would drop locks.
+
+    Raises:
+        StoreUnavailableError: It is not there any more.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror or error}"
+        raise StoreUnavailableError(msg) from error
+    return _Fingerprint(found.st_ino, found.st_size, found.st_mtime_ns, _in_use(path))
+
+
+def _fingerprint_at_rest(path: Path) -> _Fingerprint:
+    """Take the fingerprint when the next change is sure to alter it.
+
+    The kernel dates changes by its tick, 1 to 10 ms long, so of two changes within one tick
+    the second leaves no trace. Git calls such a file racily clean.
+    """
+    found = _fingerprint(path)
+    if not found.in_use and 0 <= time.time_ns() - found.modified_ns < _TICK_S * 1e9:
+        time.sleep(_TICK_S)
+        found = _fingerprint(path)
+    return found
 
 
 def _in_use(path: Path) -> bool:

@@ -131,9 +131,10 @@ class SessionSummary(SessionRecord):
 
 
 class ExportedSession(SessionRecord):
-    """A session with its messages, in order of id."""
+    """A session with its messages of every state, in order of id, and what it used by model."""
 
     messages: list[MessageRecord]
+    model_usage: list[ModelUsageLine]
 
 
 class ContextMessage(TypedDict):
@@ -196,6 +197,88 @@ class TokenTotals(TypedDict):
     input_tokens: int
     output_tokens: int
     total_tokens: int
+
+
+class ModelUsage(TypedDict):
+    """What was used of one model, at one provider, for one task; "" is none named.
+
+    A cost is None while it is unknown.
+    """
+
+    model: str
+    billing_provider: str
+    task: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    api_call_count: int
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    total_tokens: int
+    session_count: int
+    first_seen: float
+    last_seen: float
+
+
+class ModelUsageLine(TypedDict):
+    """What one session used of one model, as it is stored."""
+
+    model: str
+    billing_provider: str
+    task: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    api_call_count: int
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    first_seen: float
+    last_seen: float
+
+
+class Delivery(TypedDict):
+    """Something owed to a chat."""
+
+    delivery_id: str
+    session_id: str
+    target: str
+    payload: Any
+    state: str
+    attempts: int
+    available_at: float
+    claimed_by: str | None
+    lease_expires_at: float | None
+    last_error: str | None
+    created_at: float
+    updated_at: float
+
+
+class Handoff(TypedDict):
+    """Where the hand-over of a session stands: pending, running, completed or failed."""
+
+    state: str
+    platform: str | None
+    error: str | None
+
+
+class ImportReport(TypedDict):
+    """What an import did, by session ids.
+
+    Attributes are lists of ids but for the counts: `imported` are new here, `unchanged` were
+    here with the same content, `conflicts` were here with other content and stay as they
+    are, `detached` lost a parent that is nowhere, `retitled` maps to the title they got.
+    """
+
+    imported: list[str]
+    unchanged: list[str]
+    conflicts: list[str]
+    detached: list[str]
+    retitled: dict[str, str]
+    messages: int
 
 
 # `5h`, `2d`, `1w`; a bare number is days.

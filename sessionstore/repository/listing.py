@@ -174,3 +174,15 @@ def matching_ids(connection: Connection, wanted: SessionFilter, *, now: float) -
         parameters,
     )
     return list(found.scalars())
+
+
+def passes(
+    connection: Connection, session_id: str, wanted: SessionFilter, *, now: float
+) -> bool:
+    """Say whether one session passes a filter."""
+    conditions, parameters = filters.conditions(connection, wanted, "s", now=now)
+    found = connection.execute(
+        text(f"SELECT 1 FROM sessions s WHERE {' AND '.join(['s.id = :id', *conditions])}"),
+        parameters | {"id": session_id},
+    )
+    return found.first() is not None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-from sessionstore.records import SessionFilter, SkippedSession
-from sessionstore.repository import filters, listing, sessions
+from sessionstore.records import SessionFilter, SessionRecord, SkippedSession
+from sessionstore.repository import listing, sessions
 from sessionstore.repository.chains import is_continuation
 from sessionstore.repository.filters import activity
 
@@ -16,7 +16,7 @@ ORPHANED_COMPRESSION = "orphaned_compression"
 # Somebody may still be about to say the first word in a session that is younger.
 _GHOSTS = text(
     "SELECT s.id FROM sessions s WHERE coalesce(s.ended_at, s.started_at) < :before "
-    "AND s.title IS NULL "
+    "AND s.title IS NULL AND s.archived = 0 AND s.pinned = 0 "
     "AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id) "
     "AND NOT EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = s.id) ORDER BY s.id"
 )
@@ -39,7 +39,7 @@ class PrunePlan:
 
 
 def plan(connection: Connection, wanted: SessionFilter, *, now: float) -> PrunePlan:
-    """Find what a prune would delete: of all that passes the filter, the ended sessions."""
+    """Find what a prune would delete: of all that passes the filter, what nothing spares."""
     doomed: list[str] = []
     skipped: list[SkippedSession] = []
     ids = listing.matching_ids(connection, wanted, now=now)
@@ -47,11 +47,20 @@ def plan(connection: Connection, wanted: SessionFilter, *, now: float) -> PruneP
         chunk = ids[start : start + _AT_ONCE]
         records = sessions.find_many(connection, chunk)
         for session_id in chunk:
-            if records[session_id]["ended_at"] is None:
-                skipped.append(SkippedSession(id=session_id, reason="still open"))
-            else:
+            reason = _spared_for(records[session_id])
+            if reason is None:
                 doomed.append(session_id)
+            else:
+                skipped.append(SkippedSession(id=session_id, reason=reason))
     return PrunePlan(doomed, skipped)
+
+
+def _spared_for(record: SessionRecord) -> str | None:
+    if record["ended_at"] is None:
+        return "still open"
+    if record["pinned"]:
+        return "pinned"
+    return "archived" if record["archived"] else None
 
 
 # SQLite takes at most 32,766 parameters in a statement (https://www.sqlite.org/limits.html).
@@ -62,15 +71,12 @@ def still_doomed(
     connection: Connection, session_id: str, wanted: SessionFilter, *, now: float
 ) -> bool:
     """Say whether a planned session still is what the plan was about."""
-    conditions, parameters = filters.conditions(connection, wanted, "s", now=now)
-    found = connection.execute(
-        text(
-            "SELECT 1 FROM sessions s WHERE s.id = :id AND "
-            f"{' AND '.join(['s.ended_at IS NOT NULL', *conditions])}"
-        ),
-        parameters | {"id": session_id},
+    record = sessions.find(connection, session_id)
+    return (
+        record is not None
+        and _spared_for(record) is None
+        and listing.passes(connection, session_id, wanted, now=now)
     )
-    return found.first() is not None
 
 
 def empty_ghosts(connection: Connection, *, before: float) -> list[str]:

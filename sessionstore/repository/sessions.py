@@ -263,7 +263,7 @@ def sources(connection: Connection) -> dict[str, int]:
         .group_by(SESSIONS.c.source)
         .order_by(counted.desc(), SESSIONS.c.source)
     )
-    return dict(found.tuples())
+    return {source: sessions for source, sessions in found}  # noqa: C416 - dict() takes no Row
 
 
 def delete_with_messages(connection: Connection, session_id: str) -> int | None:

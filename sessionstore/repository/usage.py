@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
-from sessionstore.models import SESSIONS
-from sessionstore.records import TokenTotals
+from sessionstore.models import MODEL_USAGE, SESSIONS
+from sessionstore.records import ModelUsage, ModelUsageLine, TokenTotals
 from sessionstore.repository import checks
 
 _COUNTERS = (
@@ -22,6 +22,7 @@ _COUNTERS = (
 _COSTS = ("estimated_cost_usd", "actual_cost_usd")
 _LATEST = ("cost_status", "cost_source", "pricing_version")
 _FIRST = ("model", "billing_provider", "billing_base_url", "billing_mode")
+_TOTALS = select(*(SESSIONS.c[name] for name in (*_COUNTERS, *_COSTS, *_LATEST, *_FIRST)))
 
 
 def usage_values(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,25 +49,106 @@ def usage_values(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def record(
-    connection: Connection, session_id: str, values: Mapping[str, Any], *, absolute: bool
+    connection: Connection,
+    session_id: str,
+    values: Mapping[str, Any],
+    *,
+    task: str,
+    absolute: bool,
+    now: float,
 ) -> None:
-    """Add figures to a session that exists, or set them.
+    """Add figures to a session that exists, or set them; what that adds goes to its model too.
 
-    A NULL counter counts as 0. A cost that is not given stays
-    as it is, unknown or known. Texts of billing and the model fill only what is NULL; the
-    status of a cost takes the latest.
+    A NULL counter counts as 0. A cost that is not given stays as it is, unknown or known.
+    Texts of billing and the model fill only what is NULL; the status of a cost takes the
+    latest. The lines by model then add up to the totals of the session.
     """
+    before = connection.execute(_TOTALS.where(SESSIONS.c.id == session_id)).mappings().one()
     changes: dict[str, Any] = {}
     for name, value in values.items():
-        column = SESSIONS.c[name]
+        held = before[name]
         if name in _FIRST:
-            changes[name] = func.coalesce(column, value)
+            changes[name] = value if held is None else held
         elif name in _LATEST or absolute:
             changes[name] = value
         else:
-            changes[name] = func.coalesce(column, 0) + value
-    if changes:
-        connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(changes))
+            changes[name] = (held or 0) + value
+    if not changes:
+        return
+    connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(changes))
+    more = {
+        name: changes[name] - (before[name] or 0)
+        for name in (*_COUNTERS, *_COSTS)
+        if name in changes
+    }
+    if any(more.values()) or any(name in more for name in _COSTS):
+        line = {
+            "session_id": session_id,
+            "model": values.get("model") or before["model"] or "",
+            "billing_provider": values.get("billing_provider") or before["billing_provider"] or "",
+            "task": task,
+        }
+        _add_to_line(connection, line, more, now=now)
+
+
+def _add_to_line(
+    connection: Connection, line: Mapping[str, str], more: Mapping[str, Any], *, now: float
+) -> None:
+    key = [MODEL_USAGE.c[name] == value for name, value in line.items()]
+    found = connection.execute(select(MODEL_USAGE).where(*key)).mappings().first()
+    if found is None:
+        # A total that was set lower has no line of its own to be taken from.
+        new = {name: max(value, 0) for name, value in more.items()}
+        connection.execute(
+            insert(MODEL_USAGE).values(**line, **new, first_seen=now, last_seen=now)
+        )
+        return
+    summed = {name: max((found[name] or 0) + value, 0) for name, value in more.items()}
+    connection.execute(update(MODEL_USAGE).where(*key).values(**summed, last_seen=now))
+
+
+def by_model(
+    connection: Connection, session_id: str | None, source: str | None
+) -> list[ModelUsage]:
+    """Add up what was used of each model, most tokens first; ties by name."""
+    total = func.sum(MODEL_USAGE.c.input_tokens + MODEL_USAGE.c.output_tokens)
+    used = (
+        select(
+            MODEL_USAGE.c.model,
+            MODEL_USAGE.c.billing_provider,
+            MODEL_USAGE.c.task,
+            *(func.sum(MODEL_USAGE.c[name]) for name in (*_COUNTERS, *_COSTS)),
+            total,
+            func.count(MODEL_USAGE.c.session_id.distinct()),
+            func.min(MODEL_USAGE.c.first_seen),
+            func.max(MODEL_USAGE.c.last_seen),
+        )
+        .group_by(MODEL_USAGE.c.model, MODEL_USAGE.c.billing_provider, MODEL_USAGE.c.task)
+        .order_by(
+            total.desc(), MODEL_USAGE.c.model, MODEL_USAGE.c.billing_provider, MODEL_USAGE.c.task
+        )
+    )
+    if session_id is not None:
+        used = used.where(MODEL_USAGE.c.session_id == session_id)
+    if source is not None:
+        used = used.join(SESSIONS, SESSIONS.c.id == MODEL_USAGE.c.session_id).where(
+            SESSIONS.c.source == source
+        )
+    names = ModelUsage.__annotations__
+    return [
+        cast("ModelUsage", dict(zip(names, row, strict=True))) for row in connection.execute(used)
+    ]
+
+
+def lines_of(connection: Connection, session_id: str) -> list[ModelUsageLine]:
+    """List what one session used, a line each for model, provider and task, in that order."""
+    names = [column.name for column in MODEL_USAGE.columns if column.name != "session_id"]
+    found = connection.execute(
+        select(*(MODEL_USAGE.c[name] for name in names))
+        .where(MODEL_USAGE.c.session_id == session_id)
+        .order_by(MODEL_USAGE.c.model, MODEL_USAGE.c.billing_provider, MODEL_USAGE.c.task)
+    )
+    return [cast("ModelUsageLine", dict(zip(names, row, strict=True))) for row in found]
 
 
 def top_sessions(connection: Connection, limit: int) -> list[TokenTotals]:

@@ -28,7 +28,9 @@ def searchable_text(content: Content, tool_name: str | None, tool_calls: Any) ->
     return _joined(text_of(content), tool_name, _with_real_characters(encode_json(tool_calls)))
 
 
-def stored_text(content: str | None, tool_name: str | None, tool_calls: str | None) -> str:
+def stored_text(
+    content: str | None, encoding: str | None, tool_name: str | None, tool_calls: str | None
+) -> str:
     """Give the searchable text of a message as it is stored; what is damaged counts as it is."""
     if tool_calls is not None and "\\u" in tool_calls:
         with suppress(ValueError):
@@ -36,7 +38,7 @@ def stored_text(content: str | None, tool_name: str | None, tool_calls: str | No
             tool_calls = _with_real_characters(tool_calls)
     value: Content = content
     with suppress(ValueError):
-        value = parse_content(content)
+        value = parse_content(content, encoding)
     return _joined(text_of(value), tool_name, tool_calls)
 
 

@@ -38,6 +38,7 @@ def load_hits(
             message.role,
             message.timestamp,
             message.content,
+            message.content_encoding,
             message.tool_name,
             message.tool_calls,
             session.source,
@@ -53,7 +54,9 @@ def load_hits(
     rows: dict[int, _Row] = {row.id: row for row in connection.execute(statement)}
     beside = {each for row in rows.values() for each in (row.before_id, row.after_id)}
     beside -= {None, *rows}
-    others = select(message.id, message.role, message.content).where(message.id.in_(beside))
+    others = select(
+        message.id, message.role, message.content, message.content_encoding
+    ).where(message.id.in_(beside))
     shown = {row.id: row for row in [*connection.execute(others), *rows.values()]}
     return [_hit(tree, rows[each], shown) for each in ids]
 
@@ -85,7 +88,10 @@ def _hit(tree: Node, row: _Row, shown: dict[int, _Row]) -> SearchHit:
         role=row.role,
         timestamp=row.timestamp,
         tool_name=row.tool_name,
-        snippet=snippet(tree, stored_text(row.content, row.tool_name, row.tool_calls)),
+        snippet=snippet(
+            tree,
+            stored_text(row.content, row.content_encoding, row.tool_name, row.tool_calls),
+        ),
         context=[_context(shown[each]) for each in nearby if each is not None],
         source=row.source,
         model=row.model,
@@ -97,7 +103,7 @@ def _hit(tree: Node, row: _Row, shown: dict[int, _Row]) -> SearchHit:
 def _context(row: _Row) -> ContextMessage:
     content: Content = row.content
     with suppress(ValueError):
-        content = parse_content(row.content)
+        content = parse_content(row.content, row.content_encoding)
     text = text_of(content)
     if not text and content:
         text = _NO_TEXT

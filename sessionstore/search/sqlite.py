@@ -66,6 +66,7 @@ _TEXT_COLUMNS = (
     MESSAGES.c.id,
     MESSAGES.c.session_id,
     MESSAGES.c.content,
+    MESSAGES.c.content_encoding,
     MESSAGES.c.tool_name,
     MESSAGES.c.tool_calls,
 )
@@ -247,11 +248,11 @@ def _scan(
 
 def _body(row: Sequence[Any]) -> str:
     content: str | None
-    _, _, content, tool_name, tool_calls = row
-    # Most messages are text and nothing else; a NUL marks content that is not.
-    if tool_calls is None and tool_name is None and content and content[0] != "\x00":
+    _, _, content, encoding, tool_name, tool_calls = row
+    # Most messages are text and nothing else.
+    if tool_calls is None and tool_name is None and encoding is None and content:
         return content
-    return stored_text(content, tool_name, tool_calls)
+    return stored_text(content, encoding, tool_name, tool_calls)
 
 
 def is_index_trouble(error: DBAPIError) -> bool:

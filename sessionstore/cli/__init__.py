@@ -1,0 +1,71 @@
+"""The command `sessionstore`: a look into a store, and care for its schema.
+
+Results go to stdout, talk to stderr. Exit status: 0 fine, 1 an error of ours, told in one
+line, 2 wrong usage. rich and Alembic are loaded by the commands that need them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any
+
+import click
+
+from sessionstore.cli.database import database
+from sessionstore.cli.exporting import export
+from sessionstore.cli.output import Failure
+from sessionstore.cli.reading import list_sessions, search, show, stats
+from sessionstore.cli.store import store_options
+from sessionstore.errors import SessionStoreError
+
+__all__ = ["main"]
+
+
+class _Commands(click.Group):
+    """A group that turns what may go wrong into an exit status and one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; whatever it is to print has been handed over when this returns."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A stored text may hold what the terminal's encoding, or any, cannot say.
+            sys.stdout.reconfigure(errors="backslashreplace")
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever reads has seen enough, as `head` has; that is no failure.
+            _discard_output()
+            ctx.exit(0)
+        except SessionStoreError as error:
+            raise Failure(str(error)) from error
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise Failure(f"{where}{error.strerror or error}") from error
+        else:
+            return result
+
+
+def _discard_output() -> None:
+    """Let the interpreter flush what is left to nowhere when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sessionstore")
+@store_options
+def main() -> None:
+    """Read, search, export and upgrade a store of agents' conversations.
+
+    The store is the one that --db or --url names, else SESSIONSTORE_URL, else
+    $HERMES_HOME/state.db, else ~/.hermes/state.db. Only `db upgrade` changes it.
+    """
+
+
+for _command in (list_sessions, show, search, stats, export, database):
+    main.add_command(_command)

@@ -1,0 +1,207 @@
+"""The commands that care for the schema and the file: `db upgrade | current | check | history`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from sqlalchemy import Connection, func, select
+
+from sessionstore import schema
+from sessionstore.cli.output import safe, talk, write_json
+from sessionstore.cli.store import chosen_location, opened, store_options
+from sessionstore.engine import (
+    Database,
+    Location,
+    open_database,
+    open_read_only,
+    reporting_errors,
+)
+from sessionstore.errors import StoreUnavailableError
+from sessionstore.models import SCHEMA_REVISION, SchemaVersionRow
+from sessionstore.schema import SchemaStatus
+from sessionstore.settings import StoreSettings
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+# A damaged file may have a finding for every page.
+_FINDINGS = 5
+
+
+@click.group("db")
+@store_options
+def database() -> None:
+    """Upgrade the store, or say what it is at."""
+
+
+@database.command()
+@store_options
+def upgrade() -> None:
+    """Bring the store to the newest schema; a file of Hermes is adopted in place.
+
+    One transaction for each revision, so an upgrade that is broken off goes on where it
+    was. An absent store is made. A newer one is refused, untouched.
+    """
+    location, settings = chosen_location(), StoreSettings()
+    before = _looked_at(location, settings)
+    if before.up_to_date:
+        click.echo(f"{safe(str(location))} is at {before.label} already")
+        return
+    summaries = {info.id: info.summary for info in schema.history()}
+    store = open_database(location, settings)
+    try:
+        done = schema.upgrade(
+            store, settings, progress=lambda revision: talk(f"{revision}  {summaries[revision]}")
+        )
+        after = _status(store)
+    finally:
+        store.close()
+    count = f"{len(done)} revision{'' if len(done) == 1 else 's'}"
+    click.echo(f"{safe(str(location))} went from {before.label} to {after.label} ({count})")
+
+
+@database.command()
+@_as_json
+@store_options
+def current(*, as_json: bool) -> None:
+    """Say which revision the store is at, and which level of Hermes."""
+    location = chosen_location()
+    with _to_look_at(location) as store:
+        status = _status(store)
+        level = store.read(_hermes_level) if status.revision else status.hermes_level
+    if as_json:
+        write_json(
+            {
+                "location": str(location),
+                "revision": status.revision,
+                "newest_revision": SCHEMA_REVISION,
+                "up_to_date": status.up_to_date,
+                "hermes_level": level,
+            }
+        )
+        return
+    newest = "the newest" if status.up_to_date else f"the newest is {SCHEMA_REVISION}"
+    click.echo(f"revision      {status.revision or 'none'} ({newest})")
+    click.echo(f"Hermes level  {'none' if level is None else level}")
+
+
+@database.command()
+@_as_json
+@store_options
+def check(*, as_json: bool) -> None:
+    """Look for damage: the file, its references, its schema, its search index.
+
+    Changes nothing. The exit status is 1 if anything is wrong.
+    """
+    location = chosen_location()
+    with _to_look_at(location) as store:
+        status = _status(store)
+        findings = [*_file_findings(store), _Finding("schema", _schema_trouble(status))]
+    if status.up_to_date:
+        with opened() as db:
+            findings.append(_Finding("search index", db.search_index_trouble()))
+    if as_json:
+        write_json(
+            {
+                "location": str(location),
+                "ok": not any(each.trouble for each in findings),
+                "checks": {each.subject: each.trouble for each in findings},
+            }
+        )
+    else:
+        for each in findings:
+            click.echo(f"{each.subject:<14}{safe(each.trouble or 'ok')}")
+    if any(each.trouble for each in findings):
+        click.get_current_context().exit(1)
+
+
+@database.command()
+@_as_json
+@store_options
+def history(*, as_json: bool) -> None:
+    """List the revisions that this release knows, oldest first."""
+    revisions = schema.history()
+    if as_json:
+        write_json([{"id": info.id, "summary": info.summary} for info in revisions])
+        return
+    for info in revisions:
+        click.echo(f"{info.id}  {info.summary}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """What was looked at, and what is wrong with it; None is nothing."""
+
+    subject: str
+    trouble: str | None
+
+
+@contextmanager
+def _to_look_at(location: Location) -> Iterator[Database]:
+    """Open a store of any age to read, unless it is newer or another program's."""
+    store = open_read_only(location, StoreSettings())
+    try:
+        with reporting_errors(location):
+            schema.check_supported(_status(store), location)
+            yield store
+    finally:
+        store.close()
+
+
+def _looked_at(location: Location, settings: StoreSettings) -> SchemaStatus:
+    """Say what a store is at before anything is done to it; an absent one is empty."""
+    if location.path is not None and not location.path.exists():
+        return SchemaStatus(empty=True)
+    store = open_read_only(location, settings)
+    try:
+        status = _status(store)
+    finally:
+        store.close()
+    schema.check_supported(status, location)
+    return status
+
+
+def _status(store: Database) -> SchemaStatus:
+    with reporting_errors(store.location):
+        return store.read(schema.read_status)
+
+
+def _hermes_level(connection: Connection) -> int | None:
+    return connection.execute(select(func.max(SchemaVersionRow.version))).scalar()
+
+
+def _schema_trouble(status: SchemaStatus) -> str | None:
+    if status.up_to_date:
+        return None
+    return f"at {status.label}, not {SCHEMA_REVISION}; run `sessionstore db upgrade`"
+
+
+def _file_findings(store: Database) -> Iterator[_Finding]:
+    if store.location.path is None:
+        return  # a server looks after its files and references
+    yield _Finding("file", _trouble(store, "PRAGMA integrity_check", _as_told))
+    yield _Finding("references", _trouble(store, "PRAGMA foreign_key_check", _broken_reference))
+
+
+def _trouble(
+    store: Database, pragma: str, describe: Callable[[Sequence[Any]], str | None]
+) -> str | None:
+    """Run a check of SQLite's own; its first findings in one sentence, or None."""
+    try:
+        with reporting_errors(store.location):
+            rows = store.read(lambda connection: connection.exec_driver_sql(pragma).all())
+    except StoreUnavailableError as error:
+        return str(error)  # too damaged to be checked
+    found = [text for row in rows if (text := describe(row)) is not None]
+    more = f"; and {len(found) - _FINDINGS} more" if len(found) > _FINDINGS else ""
+    return "; ".join(found[:_FINDINGS]) + more or None
+
+
+def _as_told(row: Sequence[Any]) -> str | None:
+    return None if row[0] == "ok" else " ".join(str(row[0]).split())
+
+
+def _broken_reference(row: Sequence[Any]) -> str:
+    return f"row {row[1]} of {row[0]} refers to a row of {row[2]} that is not there"

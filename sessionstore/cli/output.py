@@ -1,0 +1,156 @@
+"""What goes out: text that cannot drive a terminal, JSON, figures, times. No rich here."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from typing import IO, Any
+
+import click
+
+from sessionstore.export import json_text
+from sessionstore.export.jsonl import escaped
+
+# C0 but for newline and tab, DEL, C1: a terminal obeys these. Then the direction overrides,
+# which show a line in another order than it has, and halves of surrogate pairs.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
+_CONTROL_IN_JSON = re.compile("[\x7f-\x9f]")
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_SECONDS = re.compile(r"\d{1,12}(\.\d*)?", re.ASCII)
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_UNKNOWN = "unknown"
+
+
+class Failure(click.ClickException):
+    """The command cannot do it; one line on stderr, exit status 1."""
+
+    def format_message(self) -> str:
+        """Give the message as one harmless line."""
+        return safe(self.message).replace("\n", " ").replace("\t", " ")
+
+
+def safe(text: str) -> str:
+    """Write out what a terminal would obey instead of show; newline and tab stay."""
+    return _UNSAFE.sub(_visible, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """Make it one harmless line: runs of white space are one blank."""
+    return safe(" ".join(text.split()))
+
+
+def _visible(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - a byte
+
+
+def talk(message: str) -> None:
+    """Say something beside the results, on stderr."""
+    click.echo(safe(message), err=True)
+
+
+def write_json(value: Any) -> None:
+    """Write a value to stdout as one JSON document, in real characters where stdout has them."""
+    text = json_text(value, indent=2)
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        text = _BEYOND_ASCII.sub(escaped, text)
+    click.echo(harmless_json(text))
+
+
+def harmless_json(text: str) -> str:
+    """Escape the control characters that JSON itself lets stand; it says the same."""
+    return _CONTROL_IN_JSON.sub(escaped, text)
+
+
+def is_terminal(stream: IO[Any]) -> bool:
+    """Say whether somebody sees it as it comes."""
+    try:
+        return stream.isatty()
+    except ValueError:  # it is closed
+        return False
+
+
+def at_time(moment: float | None, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Write a time in the local zone; one that no calendar has is unknown."""
+    try:
+        return datetime.fromtimestamp(moment, UTC).astimezone().strftime(form)  # type: ignore[arg-type] # None is unknown too
+    except (TypeError, ValueError, OverflowError, OSError):
+        return _UNKNOWN
+
+
+def ago(moment: float | None, *, now: float | None = None) -> str:
+    """Write how long ago it was; beyond a month, or in the future, the date."""
+    current = time.time() if now is None else now
+    if moment is None or not -_MINUTE < (gone := current - moment) < 31 * _DAY:
+        return at_time(moment, "%Y-%m-%d")
+    if gone < _MINUTE:
+        return "now"
+    if gone < _HOUR:
+        return f"{gone // _MINUTE:.0f} min ago"
+    if gone < _DAY:
+        return f"{gone // _HOUR:.0f} h ago"
+    return f"{gone // _DAY:.0f} d ago"
+
+
+def short(number: int) -> str:
+    """Write a count in at most five characters or so: 999, 1.2k, 34k, 5.6M."""
+    size = float(number)
+    for unit in ("", "k", "M", "G"):
+        if size < 999.5:  # noqa: PLR2004 - what would be written as 1000
+            return f"{size:.1f}{unit}" if unit and size < 9.95 else f"{size:.0f}{unit}"  # noqa: PLR2004
+        size /= 1000
+    return f"{size:,.0f}T"
+
+
+def plural(number: int, noun: str) -> str:
+    """Write a count with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def dollars(amount: float | None) -> str:
+    """Write an amount; an unknown one is not nothing."""
+    return _UNKNOWN if amount is None else f"${amount:,.4f}"
+
+
+def byte_size(size: int) -> str:
+    """Write the size of a file."""
+    amount = float(size)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if amount < 1000:  # noqa: PLR2004 - the next unit
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:,.1f} TB"
+
+
+def since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """Read an option as epoch seconds: an ISO date or time, or epoch seconds.
+
+    Local time unless it names a zone; a bare date means its first moment.
+    """
+    return None if value is None else _moment(value, last=False)
+
+
+def until(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """Read an option as `since` does, but a bare date means its last moment."""
+    return None if value is None else _moment(value, last=True)
+
+
+def _moment(value: str, *, last: bool) -> float:
+    try:
+        if _DATE.fullmatch(value):
+            # Messages bear times to the microsecond.
+            day = datetime.fromisoformat(value) + timedelta(days=1 if last else 0)
+            return day.astimezone().timestamp() - (1e-6 if last else 0)
+        if _SECONDS.fullmatch(value):
+            return float(value)
+        return datetime.fromisoformat(value).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise click.BadParameter(
+            f"{safe(value)!r} is no time; write 2026-01-31, 2026-01-31T18:30 or epoch seconds"
+        ) from error

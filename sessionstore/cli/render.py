@@ -1,0 +1,340 @@
+"""How results look to people: tables, conversations, hits. Loads rich, so load it late."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sessionstore.cli.output import (
+    ago,
+    at_time,
+    byte_size,
+    dollars,
+    is_terminal,
+    one_line,
+    plural,
+    safe,
+    short,
+)
+from sessionstore.export import json_text
+from sessionstore.records import MessageRecord, SearchHit, SessionRecord, SessionSummary
+from sessionstore.search import text_of
+
+# A table of sessions needs so many columns; below, each session gets two lines.
+_TABLE_WIDTH = 90
+_GAP = 2
+_LEAST_TITLE = 20
+# In a pipe nothing is cut for width, but a folded tool call stays a line one can read.
+_PIPE_WIDTH = 10_000
+_FOLDED = 200
+_ROLE_STYLES = {"user": "bold green", "assistant": "bold cyan", "tool": "bold magenta"}
+_OTHER_ROLE = "bold yellow"
+_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which ends quietly."""
+        raise BrokenPipeError
+
+
+def _console() -> Console:
+    # COLUMNS counts everywhere; else a terminal has a width and a pipe has none.
+    width = None if is_terminal(sys.stdout) or os.environ.get("COLUMNS") else _PIPE_WIDTH
+    return _Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def sessions(found: Sequence[SessionSummary]) -> None:
+    """Print a line, or in a narrow terminal two, for each conversation."""
+    console = _console()
+    if console.width < _TABLE_WIDTH:
+        _stacked(console, found)
+        return
+    heads = ("ID", "TITLE OR PREVIEW", "SOURCE", "ACTIVE", "MESSAGES", "TOKENS")
+    rows = [
+        (
+            one_line(each["id"]),
+            _heading(each),
+            one_line(each["source"] or "unknown"),
+            ago(each["last_active"]),
+            f"{each['message_count']:,}",
+            short(_tokens(each)),
+        )
+        for each in found
+    ]
+    taken = sum(
+        max(map(cell_len, (head, *(str(row[at]) for row in rows))))
+        for at, head in enumerate(heads)
+        if at != 1
+    )
+    room = max(_LEAST_TITLE, console.width - taken - _GAP * (len(heads) - 1))
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    for head in heads:
+        count = head in ("MESSAGES", "TOKENS")
+        # An id is there to be copied: it is folded rather than cut.
+        table.add_column(
+            head,
+            justify="right" if count else "left",
+            no_wrap=head != "ID",
+            overflow="ellipsis" if head != "ID" else "fold",
+        )
+    for session_id, heading, *rest in rows:
+        heading.truncate(room, overflow="ellipsis")
+        table.add_row(Text(session_id, style="cyan"), heading, *map(Text, rest))
+    console.print(table)
+
+
+def _stacked(console: Console, found: Sequence[SessionSummary]) -> None:
+    for at, each in enumerate(found):
+        heading = _heading(each)
+        heading.truncate(console.width, overflow="ellipsis")
+        heading.stylize("bold")
+        if at:
+            console.print()
+        console.print(heading)
+        facts = (
+            one_line(each["source"] or "unknown"),
+            ago(each["last_active"]),
+            plural(each["message_count"], "message"),
+            plural_short(_tokens(each), "token"),
+        )
+        line = Text("  ").append(one_line(each["id"]), "cyan")
+        console.print(line.append("  " + _dot(console).join(facts), "dim"), soft_wrap=True)
+
+
+def plural_short(number: int, noun: str) -> str:
+    """Write a count in a few characters with its noun."""
+    return f"{short(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def _heading(session: SessionRecord | SessionSummary) -> Text:
+    if session["title"]:
+        return Text(one_line(session["title"]))
+    return Text(one_line(str(session.get("preview") or "")) or "(no text)", style="dim")
+
+
+def _tokens(session: SessionRecord | SessionSummary) -> int:
+    return session["input_tokens"] + session["output_tokens"]
+
+
+def _dot(console: Console) -> str:
+    return " · " if console.encoding.startswith("utf") else ", "
+
+
+def conversation(
+    session: SessionRecord, messages: Sequence[MessageRecord], *, left_out: int, full: bool
+) -> None:
+    """Print a session's facts, then its messages in order."""
+    console = _console()
+    _facts(console, session)
+    if left_out:
+        console.print()
+        console.print(Text(f"({plural(left_out, 'earlier message')} not shown)", style="dim"))
+    day = ""
+    for message in messages:
+        # The day is told when it changes, the clock always.
+        today = at_time(message["timestamp"], "%Y-%m-%d")
+        clock = at_time(message["timestamp"], "%H:%M:%S")
+        console.print()
+        _role_line(console, message, clock if today == day else f"{today} {clock}")
+        day = today
+        _body(console, message, full=full)
+
+
+def _facts(console: Console, session: SessionRecord) -> None:
+    dot = _dot(console)
+    title = one_line(session["title"] or session["id"])
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    who = [session["id"], session["source"] or "unknown", session["model"], session["user_id"]]
+    lines = [
+        dot.join(one_line(each) for each in who if each),
+        dot.join(_life(session)),
+        dot.join(
+            (
+                plural(session["message_count"], "message"),
+                plural(session["tool_call_count"], "tool call"),
+                f"{session['input_tokens']:,} tokens in, {session['output_tokens']:,} out",
+                _cost(session),
+            )
+        ),
+    ]
+    if session["parent_session_id"]:
+        lines.append(f"comes from {one_line(session['parent_session_id'])}")
+    for line in lines:
+        console.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def _life(session: SessionRecord) -> Iterable[str]:
+    yield f"started {at_time(session['started_at'])}"
+    if session["ended_at"] is None:
+        yield "open"
+    else:
+        reason = one_line(session["end_reason"] or "no reason given")
+        yield f"ended {at_time(session['ended_at'])} ({reason})"
+
+
+def _cost(session: SessionRecord) -> str:
+    if session["actual_cost_usd"] is not None:
+        return f"cost {dollars(session['actual_cost_usd'])}"
+    if session["estimated_cost_usd"] is not None:
+        return f"cost about {dollars(session['estimated_cost_usd'])}"
+    return "cost unknown"
+
+
+def _role_line(console: Console, message: MessageRecord, moment: str) -> None:
+    role = one_line(message["role"] or "unknown")
+    style = _ROLE_STYLES.get(role, _OTHER_ROLE)
+    name = f" {one_line(message['tool_name'])}" if message["tool_name"] else ""
+    line = Text.assemble(("## ", "dim"), (f"{role}{name}", style), (f"  {moment}", "dim"))
+    console.print(line, soft_wrap=True)
+
+
+def _body(console: Console, message: MessageRecord, *, full: bool) -> None:
+    text = safe(_written(message["content"]))
+    if message["reasoning"] and full:
+        console.print(Text(safe(message["reasoning"]), style="dim italic"), soft_wrap=True)
+    if message["role"] == "tool" and not full:
+        console.print(Text(_folded(console, "  ", text), style="dim"), soft_wrap=True)
+    elif text:
+        console.print(Text(text), soft_wrap=True)
+    for call in _calls(message["tool_calls"]):
+        name, arguments = _name_and_arguments(call)
+        lead = f"  -> {one_line(name)} "
+        shown = lead + safe(arguments) if full else _folded(console, lead, arguments)
+        console.print(Text(shown, style="magenta"), soft_wrap=True)
+
+
+def _folded(console: Console, lead: str, text: str) -> str:
+    """Make one line of it, and say how long it is where that line does not hold it."""
+    line = one_line(text)
+    note = f" ... ({plural(len(text), 'character')})"
+    room = min(console.width, _FOLDED) - cell_len(lead)
+    if cell_len(line) <= room:
+        return lead + line
+    return lead + set_cell_size(line, max(10, room - cell_len(note))).rstrip() + note
+
+
+def _written(content: Any) -> str:
+    """Give the text of a message; of what is no text its kind."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(_part(part) for part in parts)
+
+
+def _part(part: Any) -> str:
+    text = text_of([part])
+    if text:
+        return text
+    kind = part.get("type") if isinstance(part, dict) else None
+    return f"[{kind}]" if isinstance(kind, str) else json_text(part)
+
+
+def _calls(tool_calls: Any) -> list[Any]:
+    if tool_calls is None:
+        return []
+    return tool_calls if isinstance(tool_calls, list) else [tool_calls]
+
+
+def _name_and_arguments(call: Any) -> tuple[str, str]:
+    """Read a call as the common makers write it; of another shape, show all of it."""
+    inner = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
+        return "call", json_text(call)
+    arguments = inner.get("arguments", inner.get("input", ""))
+    return inner["name"], arguments if isinstance(arguments, str) else json_text(arguments)
+
+
+def search_hits(hits: Sequence[SearchHit]) -> None:
+    """Print hits under their sessions, the session with the first hit first."""
+    console = _console()
+    grouped: dict[str, list[SearchHit]] = {}
+    for hit in hits:
+        grouped.setdefault(hit["session_id"], []).append(hit)
+    for at, (session_id, group) in enumerate(grouped.items()):
+        if at:
+            console.print()
+        first = group[0]
+        head = Text.assemble((one_line(first["title"] or session_id), "bold"))
+        facts = [one_line(session_id)] if first["title"] else []
+        facts += [
+            one_line(first["source"] or "unknown"),
+            at_time(first["session_started"], "%Y-%m-%d"),
+        ]
+        console.print(head.append("  " + _dot(console).join(facts), "dim"), soft_wrap=True)
+        for hit in group:
+            _print_indented(console, _hit(console, hit))
+
+
+def _print_indented(console: Console, text: Text) -> None:
+    """Print a paragraph two columns in, and its further lines four."""
+    lead = "  "
+    for line in text.wrap(console, max(_LEAST_TITLE, console.width - 4)):
+        line.rstrip()
+        console.print(Text(lead).append(line), soft_wrap=True)
+        lead = "    "
+
+
+def _hit(console: Console, hit: SearchHit) -> Text:
+    role = one_line(hit["role"])
+    line = Text.assemble(
+        (role, _ROLE_STYLES.get(role, _OTHER_ROLE)), (f"  {at_time(hit['timestamp'])}  ", "dim")
+    )
+    snippet = one_line(hit["snippet"])
+    if not console.is_terminal or console.is_dumb_terminal:
+        return line.append(snippet)
+    # Odd pieces of the split are what stood between the marks.
+    for at, piece in enumerate(_MARKED.split(snippet)):
+        line.append(piece, "bold black on yellow" if at % 2 else None)
+    return line
+
+
+def statistics(figures: Mapping[str, Any]) -> None:
+    """Print the figures of `stats`, then a line for each source."""
+    console = _console()
+    size = figures["size_bytes"]
+    costs = figures["costs"]
+    facts = {
+        "Store": one_line(figures["location"]),
+        "Size": "unknown" if size is None else byte_size(size),
+        "Sessions": f"{figures['sessions']:,}",
+        "Messages": f"{figures['messages']:,}",
+        "Tokens": f"{figures['input_tokens']:,} in, {figures['output_tokens']:,} out, "
+        f"{figures['total_tokens']:,} together",
+        "Reasoning": f"{figures['reasoning_tokens']:,} of the tokens out",
+        "Cache": f"{figures['cache_read_tokens']:,} tokens read, "
+        f"{figures['cache_write_tokens']:,} written",
+        "Cost": _sum_of_costs(costs["actual_cost_usd"], figures["sessions"]),
+        "Estimate": _sum_of_costs(costs["estimated_cost_usd"], figures["sessions"]),
+    }
+    for name, text in facts.items():
+        console.print(Text.assemble((f"{name:<11}", "bold"), text), soft_wrap=True)
+    if not figures["sources"]:
+        return
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("SOURCE", overflow="fold")
+    table.add_column("SESSIONS", justify="right", no_wrap=True)
+    table.add_column("TOKENS", justify="right", no_wrap=True)
+    for source, numbers in figures["sources"].items():
+        cells = one_line(source), f"{numbers['sessions']:,}", f"{numbers['total_tokens']:,}"
+        table.add_row(*map(Text, cells))
+    console.print()
+    console.print(table)
+
+
+def _sum_of_costs(cost: Mapping[str, Any], sessions: int) -> str:
+    if cost["sum"] is None:
+        return dollars(None)
+    known = cost["known_sessions"]
+    note = "" if known == sessions else f" (known for {known:,} of {plural(sessions, 'session')})"
+    return dollars(cost["sum"]) + note

@@ -1,0 +1,107 @@
+"""Which store a command is about, and which of its sessions somebody means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from sessionstore.cli.output import Failure, safe
+from sessionstore.engine import Location, locate
+from sessionstore.errors import AmbiguousSessionError, SessionNotFoundError
+from sessionstore.store import SessionDB
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DB, _URL = "sessionstore.db", "sessionstore.url"
+_NAMED_MATCHES = 10
+
+
+def _remember(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def remember(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+        # `meta` is shared by the contexts of a command and its groups.
+        if value is not None:
+            ctx.meta[key] = value
+
+    return remember
+
+
+def store_options(command: F) -> F:
+    """Give a command `--db` and `--url`; they may stand before its name or after it."""
+    for option, key, metavar, text in (
+        ("--url", _URL, "URL", "The store, as an SQLAlchemy URL."),
+        ("--db", _DB, "PATH", "The store, as an SQLite file."),
+    ):
+        command = click.option(
+            option, expose_value=False, callback=_remember(key), metavar=metavar, help=text
+        )(command)
+    return command
+
+
+def chosen_location() -> Location:
+    """Say where the store is that the command line names, or else the default one."""
+    meta = click.get_current_context().meta
+    path, url = meta.get(_DB), meta.get(_URL)
+    if path is not None and url is not None:
+        raise click.UsageError("name the store once: either --db or --url")
+    try:
+        return locate(path, url=url)
+    except ValueError as error:
+        raise Failure(str(error)) from error
+
+
+@contextmanager
+def opened() -> Iterator[SessionDB]:
+    """Open the store to read: nothing is made, changed or upgraded.
+
+    What the store finds wrong with the input ends the command with one line.
+    """
+    location = chosen_location()
+    # A path is handed on as one: a question mark in it would end it in a URL.
+    url = None if location.path else location.url.render_as_string(hide_password=False)
+    try:
+        with SessionDB(location.path, url=url, read_only=True) as db:
+            yield db
+    except ValueError as error:
+        raise Failure(str(error)) from error
+
+
+def resolve_session(db: SessionDB, name: str) -> str:
+    """Turn what somebody calls a session into its id.
+
+    An exact id, else a title (the newest of its lineage), else what only one id begins with.
+
+    Raises:
+        AmbiguousSessionError: Several ids begin so.
+        SessionNotFoundError: None does.
+    """
+    message = f"no session has the id or title {safe(name)!r}; `sessionstore list` shows them"
+    if not name or not _is_text(name):
+        raise SessionNotFoundError(name, message)
+    if db.get_session(name) is not None:
+        return name
+    if (titled := db.resolve_session_by_title(name)) is not None:
+        return titled
+    matches = db.find_session_ids(name)
+    if len(matches) > 1:
+        shown = ", ".join(matches[:_NAMED_MATCHES])
+        more = len(matches) - _NAMED_MATCHES
+        rest = f" and {more} more" if more > 0 else ""
+        raise AmbiguousSessionError(
+            f"{name!r} begins {len(matches)} ids: {shown}{rest}; write more of the one you mean",
+            matches=matches,
+        )
+    if not matches:
+        raise SessionNotFoundError(name, message)
+    return matches[0]
+
+
+def _is_text(name: str) -> bool:
+    """Say whether UTF-8 can hold it; an argument of other bytes comes in as half surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
