@@ -1,19 +1,308 @@
-"""Whole sessions, as they leave the store."""
+"""Whole sessions, as they leave a store and enter another."""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
 
-from sessionstore.records import ExportedSession
-from sessionstore.repository import messages, sessions
+from sqlalchemy import Connection, insert, select, text, update
+
+from sessionstore.errors import ImportRejectedError
+from sessionstore.models import MESSAGES, MODEL_USAGE, SESSIONS
+from sessionstore.records import (
+    ExportedSession,
+    ImportReport,
+    MessageRecord,
+    ModelUsageLine,
+    SessionRecord,
+)
+from sessionstore.repository import checks, messages, prompts, sessions, titles, usage
+
+_AT_ONCE = 500
+
+_MESSAGE_STATES = ("active", "compacted")
+# Kept by triggers, or told by another field: taken from a record, not into a row.
+_DERIVED = ("last_active_at", "system_prompt_hash")
 
 
 def exported(connection: Connection, session_id: str) -> ExportedSession | None:
-    """Return a session with all its messages, or None."""
+    """Return a session with its messages of every state and what it used by model, or None."""
     record = sessions.find(connection, session_id)
     if record is None:
         return None
     return ExportedSession(
         **record,
-        messages=messages.listing(connection, session_id),
+        messages=messages.listing(connection, session_id, include_inactive=True),
+        model_usage=usage.lines_of(connection, session_id),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A session that was checked and encoded, ready for its rows.
+
+    Attributes:
+        session: Its columns, with `system_prompt` as text and `parent_session_id` as given.
+        messages: Theirs, in order, each with the `id` it had or None.
+        usage: Its lines by model.
+    """
+
+    session: dict[str, Any]
+    messages: list[dict[str, Any]]
+    usage: list[dict[str, Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give what JSON can hold; `Prepared(**…)` takes it back."""
+        return asdict(self)
+
+
+def prepare(given: Any, line: int) -> Prepared:
+    """Check and encode one exported session; no database.
+
+    Raises:
+        ImportRejectedError: It is no exported session.
+    """
+    try:
+        return _prepared(given)
+    except (ValueError, TypeError, KeyError) as error:
+        said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        msg = f"line {line}: {said}; nothing was imported"
+        raise ImportRejectedError(msg, line=line) from error
+
+
+def _prepared(given: Any) -> Prepared:
+    if not isinstance(given, Mapping):
+        msg = f"a session is an object, not {type(given).__name__}"
+        raise TypeError(msg)
+    known = {*SessionRecord.__annotations__, "messages", "model_usage"}
+    _refuse_unknown("a session", given, known)
+    session = sessions.new_session(
+        given["id"],
+        given["source"],
+        started_at=given["started_at"],
+        **{
+            name: given.get(name)
+            for name in (
+                "model",
+                "model_config",
+                "system_prompt",
+                "user_id",
+                "parent_session_id",
+                "relation",
+            )
+        },
+    )
+    session["title"] = checks.plain_text("title", given.get("title"))
+    for name in ("ended_at", *usage.COSTS):
+        value = given.get(name)
+        session[name] = None if value is None else checks.moment(name, value)
+    for name in (*sessions.COUNTERS, "rewind_count"):
+        session[name] = checks.count(name, given.get(name) or 0)
+    for name in ("archived", "pinned"):
+        session[name] = int(_flag(name, given.get(name, False)))
+    for name in _SESSION_TEXTS:
+        session[name] = checks.plain_text(name, given.get(name))
+    rows = given["messages"]
+    if not isinstance(rows, list):
+        msg = "messages must be a list"
+        raise TypeError(msg)
+    lines = given.get("model_usage")
+    return Prepared(
+        session,
+        [_prepared_message(row, session["id"]) for row in rows],
+        _seeded(session) if lines is None else [_prepared_line(each) for each in lines],
+    )
+
+
+_SESSION_TEXTS = (
+    "end_reason",
+    "billing_provider",
+    "billing_base_url",
+    "billing_mode",
+    "cost_status",
+    "cost_source",
+    "pricing_version",
+    "handoff_state",
+    "handoff_platform",
+    "handoff_error",
+)
+
+
+def _prepared_message(given: Any, session_id: str) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        msg = f"a message is an object, not {type(given).__name__}"
+        raise TypeError(msg)
+    _refuse_unknown("a message", given, MessageRecord.__annotations__.keys())
+    if given.get("session_id", session_id) != session_id:
+        msg = f"a message of session {given['session_id']!r} stands in session {session_id!r}"
+        raise ValueError(msg)
+    apart = {"id", "session_id", *_MESSAGE_STATES}
+    fields = {name: value for name, value in given.items() if name not in apart}
+    row = messages.new_message(fields, now=checks.moment("timestamp", given["timestamp"]))
+    row["active"] = int(_flag("active", given.get("active", True)))
+    row["compacted"] = int(_flag("compacted", given.get("compacted", False)))
+    if row["active"] and row["compacted"]:
+        msg = "a message cannot be both active and compacted"
+        raise ValueError(msg)
+    message_id = given.get("id")
+    row["id"] = None if message_id is None else checks.count("id", message_id, least=1)
+    return row
+
+
+def _prepared_line(given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        msg = f"a line of model_usage is an object, not {type(given).__name__}"
+        raise TypeError(msg)
+    _refuse_unknown("a line of model_usage", given, ModelUsageLine.__annotations__.keys())
+    line: dict[str, Any] = {
+        name: checks.plain_text(name, given.get(name)) or ""
+        for name in ("model", "billing_provider", "task")
+    }
+    for name in usage.COUNTERS:
+        line[name] = checks.count(name, given.get(name) or 0)
+    for name in usage.COSTS:
+        value = given.get(name)
+        line[name] = None if value is None else checks.moment(name, value)
+    for name in ("first_seen", "last_seen"):
+        line[name] = checks.moment(name, given[name])
+    return line
+
+
+def _seeded(session: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Make one line of the totals, for a session from before there were lines."""
+    used = {name: session[name] for name in (*usage.COUNTERS, *usage.COSTS)}
+    if not any(used.values()):
+        return []
+    return [
+        {
+            "model": session["model"] or "",
+            "billing_provider": session["billing_provider"] or "",
+            "task": "",
+            **used,
+            "first_seen": session["started_at"],
+            "last_seen": session["ended_at"] or session["started_at"],
+        }
+    ]
+
+
+def _refuse_unknown(what: str, given: Mapping[Any, Any], known: Any) -> None:
+    if unknown := given.keys() - known:
+        msg = f"{what} has no field {', '.join(sorted(map(str, unknown)))}"
+        raise ValueError(msg)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if value in (True, False):
+        return bool(value)
+    msg = f"{name} must be true or false, not {value!r}"
+    raise TypeError(msg)
+
+
+def store(connection: Connection, prepared: Callable[[], Iterator[Prepared]]) -> ImportReport:
+    """Put prepared sessions in, and say what became of each.
+
+    Args:
+        connection: An open transaction that writes.
+        prepared: Gives them from the first one on each time it is called.
+    """
+    report = ImportReport(
+        imported=[], unchanged=[], conflicts=[], detached=[], retitled={}, messages=0
+    )
+    for each in prepared():
+        session_id = each.session["id"]
+        held = exported(connection, session_id)
+        if held is not None:
+            same = _comparable(connection, each) == _comparable(connection, _prepared(held))
+            report["unchanged" if same else "conflicts"].append(session_id)
+            continue
+        title = _free_title(connection, each.session["title"])
+        if title != each.session["title"]:
+            report["retitled"][session_id] = cast("str", title)
+        _insert_session(connection, each, title)
+        report["imported"].append(session_id)
+        report["messages"] += len(each.messages)
+    # A parent may come after its child, so the links are made when all are there.
+    new = set(report["imported"])
+    for each in prepared():
+        session_id, parent_id = each.session["id"], each.session["parent_session_id"]
+        if session_id not in new or parent_id is None:
+            continue
+        if sessions.exists(connection, parent_id):
+            connection.execute(
+                update(SESSIONS)
+                .where(SESSIONS.c.id == session_id)
+                .values(parent_session_id=parent_id)
+            )
+        else:
+            report["detached"].append(session_id)
+        new.discard(session_id)
+    if connection.dialect.name == "postgresql":
+        # Rows that brought their ids have not moved the sequence.
+        connection.execute(
+            text(
+                "SELECT setval(pg_get_serial_sequence('messages', 'id'), "
+                "(SELECT greatest(max(id), 1) FROM messages))"
+            )
+        )
+    return report
+
+
+def _insert_session(connection: Connection, new: Prepared, title: str | None) -> None:
+    values = {name: value for name, value in new.session.items() if name != "system_prompt"}
+    if new.session["system_prompt"] is not None:
+        prompts.keep(connection, values["system_prompt_hash"], new.session["system_prompt"])
+    connection.execute(
+        insert(SESSIONS).values(values | {"title": title, "parent_session_id": None})
+    )
+    session_id = values["id"]
+    keep_ids = _are_free(connection, [row["id"] for row in new.messages])
+    rows = [
+        {
+            name: value
+            for name, value in (row | {"session_id": session_id}).items()
+            if keep_ids or name != "id"
+        }
+        for row in new.messages
+    ]
+    for chunk in itertools.batched(rows, _AT_ONCE):
+        connection.execute(insert(MESSAGES), list(chunk))
+    if new.usage:
+        connection.execute(
+            insert(MODEL_USAGE), [line | {"session_id": session_id} for line in new.usage]
+        )
+
+
+def _are_free(connection: Connection, ids: Sequence[int | None]) -> bool:
+    """Say whether messages may keep their ids: each has one, in order, that nobody has."""
+    if any(each is None for each in ids) or list(ids) != sorted({each for each in ids if each}):
+        return False
+    return not any(
+        connection.execute(
+            select(MESSAGES.c.id).where(MESSAGES.c.id.in_(ids[start : start + _AT_ONCE])).limit(1)
+        ).first()
+        for start in range(0, len(ids), _AT_ONCE)
+    )
+
+
+def _free_title(connection: Connection, title: str | None) -> str | None:
+    if title is None or titles.find_by_title(connection, title) is None:
+        return title
+    return titles.next_in_lineage(connection, title)
+
+
+def _comparable(connection: Connection, one: Prepared) -> Any:
+    """Give what makes two copies of a session the same: all but ids and what import changes.
+
+    That is a parent that is not there, and a title's number in its lineage.
+    """
+    session = {name: value for name, value in one.session.items() if name not in _DERIVED}
+    parent_id = session["parent_session_id"]
+    if parent_id is not None and not sessions.exists(connection, parent_id):
+        session["parent_session_id"] = None
+    if session["title"] is not None:
+        session["title"] = titles.split_number(session["title"])[0]
+    rows = [{name: value for name, value in row.items() if name != "id"} for row in one.messages]
+    lines = sorted(one.usage, key=lambda line: [line["model"], line["billing_provider"], line["task"]])
+    return session, rows, lines

@@ -11,7 +11,7 @@ from sessionstore.models import MODEL_USAGE, SESSIONS
 from sessionstore.records import ModelUsage, ModelUsageLine, TokenTotals
 from sessionstore.repository import checks
 
-_COUNTERS = (
+COUNTERS = (
     "input_tokens",
     "output_tokens",
     "cache_read_tokens",
@@ -19,10 +19,10 @@ _COUNTERS = (
     "reasoning_tokens",
     "api_call_count",
 )
-_COSTS = ("estimated_cost_usd", "actual_cost_usd")
+COSTS = ("estimated_cost_usd", "actual_cost_usd")
 _LATEST = ("cost_status", "cost_source", "pricing_version")
 _FIRST = ("model", "billing_provider", "billing_base_url", "billing_mode")
-_TOTALS = select(*(SESSIONS.c[name] for name in (*_COUNTERS, *_COSTS, *_LATEST, *_FIRST)))
+_TOTALS = select(*(SESSIONS.c[name] for name in (*COUNTERS, *COSTS, *_LATEST, *_FIRST)))
 
 
 def usage_values(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,9 +39,9 @@ def usage_values(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if value is None:
             continue
-        if name in _COUNTERS:
+        if name in COUNTERS:
             values[name] = checks.count(name, value)
-        elif name in _COSTS:
+        elif name in COSTS:
             values[name] = checks.cost(name, value)
         else:
             values[name] = checks.plain_text(name, value)
@@ -78,10 +78,10 @@ def record(
     connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(changes))
     more = {
         name: changes[name] - (before[name] or 0)
-        for name in (*_COUNTERS, *_COSTS)
+        for name in (*COUNTERS, *COSTS)
         if name in changes
     }
-    if any(more.values()) or any(name in more for name in _COSTS):
+    if any(more.values()) or any(name in more for name in COSTS):
         line = {
             "session_id": session_id,
             "model": values.get("model") or before["model"] or "",
@@ -117,7 +117,7 @@ def by_model(
             MODEL_USAGE.c.model,
             MODEL_USAGE.c.billing_provider,
             MODEL_USAGE.c.task,
-            *(func.sum(MODEL_USAGE.c[name]) for name in (*_COUNTERS, *_COSTS)),
+            *(func.sum(MODEL_USAGE.c[name]) for name in (*COUNTERS, *COSTS)),
             total,
             func.count(MODEL_USAGE.c.session_id.distinct()),
             func.min(MODEL_USAGE.c.first_seen),
