@@ -288,7 +288,8 @@ def _postgres_lines(connection: Connection) -> Iterator[str]:
         ),
         (
             "SELECT 'constraint', conname, 'ON', conrelid::regclass::text, "
-            "pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'public'::regnamespace "
+            "pg_get_constraintdef(oid) FROM pg_constraint "
+            "WHERE connamespace = 'public'::regnamespace "
             'ORDER BY conname COLLATE "C"'
         ),
         (

@@ -198,8 +198,10 @@ BROKEN_TRIGGERS = tuple(
     for statement in (
         f"DROP TABLE {table}",
         f"CREATE VIRTUAL TABLE {table} USING fts5(content{tokenize})",
-        (f"INSERT INTO {table}(rowid, content) SELECT id, content FROM messages "
-        "WHERE content IS NOT NULL"),
+        (
+            f"INSERT INTO {table}(rowid, content) SELECT id, content FROM messages "
+            "WHERE content IS NOT NULL"
+        ),
     )
 )
 
@@ -239,8 +241,10 @@ ODD = {
     "counters NULL": (
         8,
         [
-            ("UPDATE sessions SET message_count = NULL, input_tokens = NULL, "
-            "cache_read_tokens = NULL, api_call_count = NULL"),
+            (
+                "UPDATE sessions SET message_count = NULL, input_tokens = NULL, "
+                "cache_read_tokens = NULL, api_call_count = NULL"
+            ),
             "UPDATE messages SET token_count = NULL",
         ],
     ),
@@ -274,8 +278,11 @@ ODD = {
         [
             "UPDATE messages SET content = CAST(x'66ff6f80fe' AS TEXT) WHERE id = 3",
             "UPDATE messages SET tool_calls = CAST(x'c328' AS TEXT) WHERE id = 4",
-            ("UPDATE sessions SET system_prompt = CAST(x'ff' AS TEXT), title = CAST(x'fe' AS TEXT) "
-            "WHERE id = 'child'"),
+            (
+                "UPDATE sessions SET system_prompt = CAST(x'ff' AS TEXT), "
+                "title = CAST(x'fe' AS TEXT) "
+                "WHERE id = 'child'"
+            ),
         ],
     ),
     "text that is not UTF-8 at level 11": (

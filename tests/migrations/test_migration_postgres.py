@@ -1,0 +1,190 @@
+"""The same history on PostgreSQL: up, down and up again with rows, and nothing to generate."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import schema_files as files
+from sqlalchemy import text
+from test_migration_walk import check_drift
+
+from sessionstore import schema
+from sessionstore.engine import Database, locate, open_database
+from sessionstore.errors import (
+    MigrationError,
+    SchemaOutdatedError,
+    SchemaTooNewError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
+from sessionstore.models import SCHEMA_REVISION
+from sessionstore.settings import StoreSettings
+
+pytestmark = pytest.mark.postgres
+
+FILL = (
+    "INSERT INTO sessions (id, source, started_at) VALUES ('parent', 'cli', 1781773226.453548)",
+    (
+        "INSERT INTO sessions (id, source, started_at, parent_session_id, input_tokens) "
+        "VALUES ('child', 'cli', 2.5, 'parent', 3000000000)"
+    ),
+    (
+        "INSERT INTO messages (session_id, role, content, timestamp, token_count) "
+        "SELECT 'child', 'user', 'word' || n, n, n FROM generate_series(1, 5) AS n"
+    ),
+)
+
+
+@pytest.fixture
+def opened(postgres_url: str) -> Iterator[Database]:
+    database = open_database(locate(url=postgres_url), files.SETTINGS)
+    yield database
+    database.close()
+
+
+def execute(opened: Database, *statements: str) -> None:
+    with opened.engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def ask(opened: Database, statement: str) -> list[tuple]:
+    with opened.engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(text(statement))]
+
+
+def test_rows_survive_up_down_and_up(opened: Database) -> None:
+    ids = [info.id for info in schema.history()]
+    assert files.upgrade(opened, "0001") == ["0001"]
+    execute(opened, *FILL)
+    assert files.upgrade(opened) == ids[1:]
+    assert files.downgrade(opened, "0001") == ids[:0:-1]
+    assert files.upgrade(opened) == ids[1:]
+    assert ask(opened, "SELECT id, started_at, input_tokens FROM sessions ORDER BY started_at") == [
+        ("child", 2.5, 3000000000),
+        ("parent", 1781773226.453548, 0),
+    ]
+    assert ask(opened, "SELECT id, content FROM messages ORDER BY id") == [
+        (n, f"word{n}") for n in range(1, 6)
+    ]
+    assert ask(opened, "SELECT version FROM schema_version") == [(11,)]
+    execute(opened, "DELETE FROM messages WHERE id = 5", FILL[2])
+    assert ask(opened, "SELECT max(id) FROM messages") == [(10,)]
+    assert files.downgrade(opened, "base") == ids[::-1]
+    assert opened.read(schema.read_status) == schema.SchemaStatus(empty=True)
+    assert files.upgrade(opened) == ids
+    assert ask(opened, "SELECT count(*) FROM sessions") == [(0,)]
+
+
+def test_each_level_says_its_number(opened: Database) -> None:
+    for level in range(1, 12):
+        files.upgrade(opened, f"{level:04d}")
+        assert ask(opened, "SELECT version FROM schema_version") == [(level,)]
+    for level in range(10, 0, -1):
+        files.downgrade(opened, f"{level:04d}")
+        assert ask(opened, "SELECT version FROM schema_version") == [(level,)]
+
+
+def test_autogenerate_finds_nothing(opened: Database) -> None:
+    files.upgrade(opened)
+    with opened.engine.begin() as connection:
+        check_drift(connection)
+
+
+def test_stored_text_of_the_schema_is_current(opened: Database, postgres_url: str) -> None:
+    files.upgrade(opened)
+    stored = (files.DATA / "schema" / "head.postgresql.sql").read_text()
+    assert files.postgres_text(postgres_url) == stored, "run tests/data/make_snapshots.py"
+
+
+def test_duplicate_titles_lose_to_the_newest_started(opened: Database) -> None:
+    files.upgrade(opened, "0003")
+    execute(opened, *FILL, "UPDATE sessions SET title = 'Same'")
+    files.upgrade(opened, "0004")
+    assert ask(opened, "SELECT id, title FROM sessions ORDER BY id") == [
+        ("child", None),
+        ("parent", "Same"),
+    ]
+
+
+def test_an_up_to_date_store_opens_and_others_are_refused(
+    opened: Database, postgres_url: str
+) -> None:
+    location = locate(url=postgres_url)
+
+    def open_it(*, read_only: bool = False, migrate: bool = True) -> None:
+        schema.open_current(location, files.SETTINGS, read_only=read_only, migrate=migrate).close()
+
+    for how in ({"read_only": True}, {"migrate": False}):
+        with pytest.raises(SchemaOutdatedError, match="db upgrade --url"):
+            open_it(**how)
+    assert ask(opened, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
+    open_it()
+    open_it(read_only=True)
+    open_it(migrate=False)
+    execute(opened, "UPDATE alembic_version SET version_num = '0999'")
+    for how in ({}, {"read_only": True}, {"migrate": False}):
+        with pytest.raises(SchemaTooNewError) as caught:
+            open_it(**how)
+        assert (caught.value.found, caught.value.supported) == ("0999", SCHEMA_REVISION)
+
+
+def test_another_programs_tables_are_not_touched(opened: Database, postgres_url: str) -> None:
+    execute(opened, "CREATE TABLE sessions (sid text, data bytea)")
+    with pytest.raises(StoreUnavailableError, match="another program"):
+        schema.open_current(locate(url=postgres_url), files.SETTINGS, read_only=False, migrate=True)
+
+
+def test_tables_beside_ours_do_not_matter(opened: Database, postgres_url: str) -> None:
+    execute(opened, "CREATE TABLE spatial_ref_sys (srid integer)")
+    schema.open_current(
+        locate(url=postgres_url), files.SETTINGS, read_only=False, migrate=True
+    ).close()
+    assert opened.read(schema.read_status).up_to_date
+
+
+def test_a_failing_revision_leaves_everything_as_it_was(opened: Database) -> None:
+    files.upgrade(opened, "0003")
+    execute(
+        opened,
+        "CREATE INDEX idx_keep ON sessions (model)",
+        "ALTER TABLE sessions ADD COLUMN billing_mode text",
+    )
+    with pytest.raises(MigrationError, match="revision 0005 failed"):
+        files.upgrade(opened)
+    assert ask(opened, "SELECT version_num FROM alembic_version") == [("0004",)]
+    assert ask(opened, "SELECT version FROM schema_version") == [(4,)]
+
+
+def test_several_open_an_empty_database_at_once(postgres_url: str) -> None:
+    barrier = threading.Barrier(6)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        barrier.wait(30)
+        try:
+            schema.open_current(
+                locate(url=postgres_url), files.SETTINGS, read_only=False, migrate=True
+            ).close()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it fails the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failed == []
+
+
+def test_who_holds_the_lock_for_too_long_is_reported(opened: Database) -> None:
+    key = schema.walk._ADVISORY_KEY
+    hasty = StoreSettings(busy_timeout_s=0.05, write_patience_s=0.1, write_min_attempts=2)
+    with opened.engine.begin() as holder:
+        holder.exec_driver_sql(f"SELECT pg_advisory_xact_lock({key})")
+        with pytest.raises(StoreBusyError):
+            schema.upgrade(opened, hasty)
+    assert opened.read(schema.read_status).empty
+    assert files.upgrade(opened)
