@@ -209,9 +209,7 @@ class ModelUsageRow(Base):
         Text, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True
     )
     model: Mapped[str] = mapped_column(Text, primary_key=True, server_default=text("''"))
-    billing_provider: Mapped[str] = mapped_column(
-        Text, primary_key=True, server_default=text("''")
-    )
+    billing_provider: Mapped[str] = mapped_column(Text, primary_key=True, server_default=text("''"))
     task: Mapped[str] = mapped_column(Text, primary_key=True, server_default=text("''"))
     input_tokens: Mapped[int] = mapped_column(Counter, server_default=text("0"))
     output_tokens: Mapped[int] = mapped_column(Counter, server_default=text("0"))
@@ -256,9 +254,7 @@ class DeliveryRow(Base):
     """
 
     __tablename__ = "delivery_obligations"
-    __table_args__ = (
-        Index("ix_delivery_obligations_state_available_at", "state", "available_at"),
-    )
+    __table_args__ = (Index("ix_delivery_obligations_state_available_at", "state", "available_at"),)
 
     delivery_id: Mapped[str] = mapped_column(Text, primary_key=True)
     session_id: Mapped[str] = mapped_column(Text)

@@ -51,9 +51,7 @@ def upgrade() -> None:
     for statement in SQLITE if sqlite else POSTGRESQL:
         op.execute(statement)
     # As bytes, since an old file may hold text that is no UTF-8: it moves unchanged.
-    as_bytes = (
-        "CAST(system_prompt AS BLOB)" if sqlite else "convert_to(system_prompt, 'UTF8')"
-    )
+    as_bytes = "CAST(system_prompt AS BLOB)" if sqlite else "convert_to(system_prompt, 'UTF8')"
     first = "min(rowid)" if sqlite else "min(id)"
     key = "rowid" if sqlite else "id"
     prompts = bind.exec_driver_sql(
@@ -72,7 +70,8 @@ def upgrade() -> None:
         bind.execute(
             text(
                 "UPDATE sessions SET system_prompt_hash = :hash, system_prompt = NULL "
-                f"WHERE system_prompt = (SELECT s.system_prompt FROM sessions s WHERE s.{key} = :holder)"
+                "WHERE system_prompt = "
+                f"(SELECT held.system_prompt FROM sessions held WHERE held.{key} = :holder)"
             ),
             parameters,
         )

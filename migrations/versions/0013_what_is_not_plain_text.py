@@ -115,8 +115,7 @@ def _marked(name: str) -> Iterator[tuple[int, bytes]]:
             )
             .all()
         )
-        for message_id, stored in rows:
-            yield message_id, stored
+        yield from ((message_id, stored) for message_id, stored in rows)
         if not rows:
             return
         after = rows[-1][0]

@@ -58,8 +58,9 @@ CREATE TABLE delivery_obligations (
     created_at {real} NOT NULL,
     updated_at {real} NOT NULL
 )""",
-    "CREATE INDEX ix_delivery_obligations_state_available_at "
-    "ON delivery_obligations(state, available_at)",
+    """\
+CREATE INDEX ix_delivery_obligations_state_available_at
+ON delivery_obligations(state, available_at)""",
 )
 HANDOFF = ("handoff_state", "handoff_platform", "handoff_error")
 

@@ -108,9 +108,7 @@ _CHILDREN = text(
     "c.started_at DESC, c.id DESC"
 )
 
-_HAS_MESSAGES = text(
-    "SELECT 1 FROM messages m WHERE m.session_id = :id AND m.active = 1 LIMIT 1"
-)
+_HAS_MESSAGES = text("SELECT 1 FROM messages m WHERE m.session_id = :id AND m.active = 1 LIMIT 1")
 
 _WRITE_DOWN = text(
     f"UPDATE sessions SET relation = (SELECT {relation_of('sessions', 'p')} FROM sessions p "

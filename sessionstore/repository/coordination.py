@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
 
 from sessionstore.codec import decode_json
 from sessionstore.errors import SessionNotFoundError
@@ -140,9 +140,7 @@ def delete_route(connection: Connection, scope: str, session_key: str) -> bool:
 def add_delivery(connection: Connection, values: Mapping[str, Any]) -> bool:
     """Note something that is owed; say whether it is new. The same id is the same delivery."""
     known = connection.execute(
-        select(DELIVERIES.c.delivery_id).where(
-            DELIVERIES.c.delivery_id == values["delivery_id"]
-        )
+        select(DELIVERIES.c.delivery_id).where(DELIVERIES.c.delivery_id == values["delivery_id"])
     ).first()
     if known is None:
         connection.execute(insert(DELIVERIES).values(**values))
@@ -193,9 +191,7 @@ def settle_delivery(
     """End the claim on a delivery; say whether it was still owed."""
     done = connection.execute(
         update(DELIVERIES)
-        .where(
-            DELIVERIES.c.delivery_id == delivery_id, DELIVERIES.c.state.in_((PENDING, CLAIMED))
-        )
+        .where(DELIVERIES.c.delivery_id == delivery_id, DELIVERIES.c.state.in_((PENDING, CLAIMED)))
         .values(claimed_by=None, lease_expires_at=None, updated_at=now, **changes)
     )
     return done.rowcount > 0
@@ -248,7 +244,7 @@ def change_handoff(
         SessionNotFoundError: There is no such session.
     """
     state = SESSIONS.c.handoff_state
-    stands = state.in_([each for each in allowed if each is not None])
+    stands: ColumnElement[bool] = state.in_([each for each in allowed if each is not None])
     if None in allowed:
         stands = or_(stands, state.is_(None))
     done = connection.execute(

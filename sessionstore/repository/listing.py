@@ -19,6 +19,8 @@ from sessionstore.search.body import text_of
 PREVIEW_LENGTH = 60
 # LIMIT has no word for "no limit" that both back ends know.
 ALL = 2**62
+# SQLite takes at most 32,766 parameters in a statement (https://www.sqlite.org/limits.html).
+_AT_ONCE = 1000
 
 
 def rich(
@@ -118,15 +120,17 @@ def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSu
         .where(first.c.session_id == SESSIONS.c.id, first.c.active == 1, first.c.role == "user")
         .scalar_subquery()
     )
-    found = connection.execute(
-        select(*sessions.ALL_COLUMNS, MESSAGES.c.content, MESSAGES.c.content_encoding)
-        .outerjoin_from(SESSIONS, MESSAGES, MESSAGES.c.id == said)
-        .where(SESSIONS.c.id.in_([entry.shown for entry in page]))
-    )
+    with_preview = select(
+        *sessions.ALL_COLUMNS, MESSAGES.c.content, MESSAGES.c.content_encoding
+    ).outerjoin_from(SESSIONS, MESSAGES, MESSAGES.c.id == said)
     shown: dict[str, tuple[SessionRecord, str]] = {}
-    for *columns, content, encoding in found:
-        record = sessions.record_of(columns)
-        shown[record["id"]] = (record, preview(decode_content(content, encoding)))
+    for start in range(0, len(page), _AT_ONCE):
+        ids = [entry.shown for entry in page[start : start + _AT_ONCE]]
+        for *columns, content, encoding in connection.execute(
+            with_preview.where(SESSIONS.c.id.in_(ids))
+        ):
+            record = sessions.record_of(columns)
+            shown[record["id"]] = (record, preview(decode_content(content, encoding)))
     return [_summary(entry, *shown[entry.shown]) for entry in page]
 
 
@@ -176,9 +180,14 @@ def matching_ids(connection: Connection, wanted: SessionFilter, *, now: float) -
     return list(found.scalars())
 
 
-def passes(
-    connection: Connection, session_id: str, wanted: SessionFilter, *, now: float
-) -> bool:
+def count(connection: Connection, wanted: SessionFilter, *, now: float) -> int:
+    """Count the sessions that pass a filter."""
+    conditions, parameters = filters.conditions(connection, wanted, "s", now=now)
+    counted = f"SELECT count(*) FROM sessions s WHERE {' AND '.join(conditions) or '1 = 1'}"
+    return int(connection.execute(text(counted), parameters).scalar_one())
+
+
+def passes(connection: Connection, session_id: str, wanted: SessionFilter, *, now: float) -> bool:
     """Say whether one session passes a filter."""
     conditions, parameters = filters.conditions(connection, wanted, "s", now=now)
     found = connection.execute(

@@ -337,8 +337,7 @@ def _recount(connection: Connection, session_id: str) -> None:
         )
     ).all()
     calls = sum(
-        calls_in({"role": role, "tool_calls": decode_json(tool_calls)})
-        for role, tool_calls in live
+        calls_in({"role": role, "tool_calls": decode_json(tool_calls)}) for role, tool_calls in live
     )
     _set_counts(connection, session_id, messages=len(live), calls=calls)
 

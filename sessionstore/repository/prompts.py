@@ -28,9 +28,7 @@ def collect(connection: Connection, prompt_hash: str | None) -> None:
     if prompt_hash is None:
         return
     used = exists().where(SESSIONS.c.system_prompt_hash == SYSTEM_PROMPTS.c.hash)
-    connection.execute(
-        delete(SYSTEM_PROMPTS).where(SYSTEM_PROMPTS.c.hash == prompt_hash, ~used)
-    )
+    connection.execute(delete(SYSTEM_PROMPTS).where(SYSTEM_PROMPTS.c.hash == prompt_hash, ~used))
 
 
 def hash_in(connection: Connection, session_id: str) -> str | None:

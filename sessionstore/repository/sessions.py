@@ -27,6 +27,7 @@ from sessionstore.records import SessionRecord
 from sessionstore.repository import chains, checks, prompts, titles
 
 UNKNOWN_SOURCE = "unknown"
+COMPRESSION = "compression"
 
 COUNTERS = (
     "message_count",
@@ -38,6 +39,9 @@ COUNTERS = (
     "reasoning_tokens",
     "api_call_count",
 )
+# SQLite takes at most 32,766 parameters in a statement (https://www.sqlite.org/limits.html).
+_AT_ONCE = 1000
+
 _FLAGS = ("archived", "pinned")
 RELATIONS = ("continuation", "branch", "subagent")
 
@@ -160,6 +164,53 @@ def _upsert(dialect: str) -> Insert:
     return made.on_conflict_do_update(index_elements=[SESSIONS.c.id], set_=gains)
 
 
+# What a continuation has of the session it continues, unless it says otherwise.
+_CARRIED = ("user_id", "model", "model_config")
+_CARRIED_BILLING = ("billing_provider", "billing_base_url", "billing_mode")
+
+
+def continue_from(
+    connection: Connection, parent_id: str, new: dict[str, Any], *, now: float
+) -> str:
+    """End a session by compression and make its continuation; one there is stays the one.
+
+    Args:
+        connection: An open transaction that writes.
+        parent_id: The session that goes on.
+        new: See `new_session`; what it leaves open comes from the parent.
+        now: Epoch seconds.
+
+    Returns:
+        The id of the continuation, whoever made it.
+
+    Raises:
+        SessionNotFoundError: There is no such parent.
+        ConflictError: The new id is another session's.
+        TitleTakenError: Another session holds the title.
+    """
+    parent = connection.execute(select(SESSIONS).where(SESSIONS.c.id == parent_id)).first()
+    if parent is None:
+        raise SessionNotFoundError(parent_id)
+    made = chains.next_in_chain(connection, parent_id)
+    if made is not None:
+        return made
+    if exists(connection, new["id"]):
+        msg = f"session {new['id']} exists and does not continue {parent_id}; choose another id"
+        raise ConflictError(msg)
+    end(connection, parent_id, COMPRESSION, now)
+    carried = {name: getattr(parent, name) for name in _CARRIED if new[name] is None}
+    if new["source"] == UNKNOWN_SOURCE:
+        carried["source"] = parent.source
+    if new["title"] is None and parent.title is not None:
+        carried["title"] = titles.next_in_lineage(connection, parent.title)
+    ended_at = now if parent.ended_at is None else parent.ended_at
+    carried["started_at"] = max(new["started_at"], ended_at)
+    create(connection, new | carried)
+    billing = {name: getattr(parent, name) for name in _CARRIED_BILLING}
+    connection.execute(update(SESSIONS).where(SESSIONS.c.id == new["id"]).values(billing))
+    return str(new["id"])
+
+
 def exists(connection: Connection, session_id: str) -> bool:
     """Say whether there is such a session."""
     found = connection.execute(select(SESSIONS.c.id).where(SESSIONS.c.id == session_id))
@@ -184,8 +235,11 @@ def find(connection: Connection, session_id: str) -> SessionRecord | None:
 
 def find_many(connection: Connection, ids: Sequence[str]) -> dict[str, SessionRecord]:
     """Map ids to their sessions; an id that no session has is not in it."""
-    found = connection.execute(_SELECT.where(SESSIONS.c.id.in_(ids))) if ids else ()
-    return {record["id"]: record for record in map(record_of, found)}
+    records: dict[str, SessionRecord] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        chunk = SESSIONS.c.id.in_(ids[start : start + _AT_ONCE])
+        records |= {row.id: record_of(row) for row in connection.execute(_SELECT.where(chunk))}
+    return records
 
 
 def end(connection: Connection, session_id: str, end_reason: str, ended_at: float) -> bool:
@@ -247,14 +301,6 @@ def resolve_id(connection: Connection, text: str) -> str | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def count(connection: Connection, source: str | None) -> int:
-    """Count the sessions, of one source or of all."""
-    counted = select(func.count()).select_from(SESSIONS)
-    if source is not None:
-        counted = counted.where(SESSIONS.c.source == source)
-    return connection.execute(counted).scalar_one()
-
-
 def sources(connection: Connection) -> dict[str, int]:
     """Count the sessions of every source that occurs, most frequent first."""
     counted = func.count().label("sessions")
@@ -297,7 +343,5 @@ def set_flag(connection: Connection, session_id: str, flag: str, on: bool) -> bo
     chain = chains.whole_chain(connection, session_id)
     if not chain:
         return False
-    connection.execute(
-        update(SESSIONS).where(SESSIONS.c.id.in_(chain)).values({flag: int(on)})
-    )
+    connection.execute(update(SESSIONS).where(SESSIONS.c.id.in_(chain)).values({flag: int(on)}))
     return True

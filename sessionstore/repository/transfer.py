@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -266,8 +265,8 @@ def _insert_session(connection: Connection, new: Prepared, title: str | None) ->
         }
         for row in new.messages
     ]
-    for chunk in itertools.batched(rows, _AT_ONCE):
-        connection.execute(insert(MESSAGES), list(chunk))
+    if rows:
+        connection.execute(insert(MESSAGES), rows)
     if new.usage:
         connection.execute(
             insert(MODEL_USAGE), [line | {"session_id": session_id} for line in new.usage]
@@ -304,5 +303,7 @@ def _comparable(connection: Connection, one: Prepared) -> Any:
     if session["title"] is not None:
         session["title"] = titles.split_number(session["title"])[0]
     rows = [{name: value for name, value in row.items() if name != "id"} for row in one.messages]
-    lines = sorted(one.usage, key=lambda line: [line["model"], line["billing_provider"], line["task"]])
+    lines = sorted(
+        one.usage, key=lambda line: [line["model"], line["billing_provider"], line["task"]]
+    )
     return session, rows, lines

@@ -77,9 +77,7 @@ def record(
         return
     connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(changes))
     more = {
-        name: changes[name] - (before[name] or 0)
-        for name in (*COUNTERS, *COSTS)
-        if name in changes
+        name: changes[name] - (before[name] or 0) for name in (*COUNTERS, *COSTS) if name in changes
     }
     if any(more.values()) or any(name in more for name in COSTS):
         line = {
@@ -99,9 +97,7 @@ def _add_to_line(
     if found is None:
         # A total that was set lower has no line of its own to be taken from.
         new = {name: max(value, 0) for name, value in more.items()}
-        connection.execute(
-            insert(MODEL_USAGE).values(**line, **new, first_seen=now, last_seen=now)
-        )
+        connection.execute(insert(MODEL_USAGE).values(**line, **new, first_seen=now, last_seen=now))
         return
     summed = {name: max((found[name] or 0) + value, 0) for name, value in more.items()}
     connection.execute(update(MODEL_USAGE).where(*key).values(**summed, last_seen=now))

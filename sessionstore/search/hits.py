@@ -54,9 +54,9 @@ def load_hits(
     rows: dict[int, _Row] = {row.id: row for row in connection.execute(statement)}
     beside = {each for row in rows.values() for each in (row.before_id, row.after_id)}
     beside -= {None, *rows}
-    others = select(
-        message.id, message.role, message.content, message.content_encoding
-    ).where(message.id.in_(beside))
+    others = select(message.id, message.role, message.content, message.content_encoding).where(
+        message.id.in_(beside)
+    )
     shown = {row.id: row for row in [*connection.execute(others), *rows.values()]}
     return [_hit(tree, rows[each], shown) for each in ids]
 

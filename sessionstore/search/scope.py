@@ -103,9 +103,7 @@ def _not_said_again() -> ColumnElement[bool]:
         live.c[name].is_not_distinct_from(message[name])
         for name in ("role", "content", "content_encoding", "tool_name", "tool_calls")
     ]
-    repeated = exists().where(
-        live.c.session_id == message.session_id, live.c.active == 1, *same
-    )
+    repeated = exists().where(live.c.session_id == message.session_id, live.c.active == 1, *same)
     return or_(message.compacted == 0, ~repeated.correlate(MESSAGES))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sessionstore.store.coordination import CoordinationCalls
 from sessionstore.store.keeping import KeepingCalls
 from sessionstore.store.messages import MessageCalls
 from sessionstore.store.sessions import SessionCalls
@@ -9,7 +10,7 @@ from sessionstore.store.sessions import SessionCalls
 __all__ = ["SessionDB"]
 
 
-class SessionDB(SessionCalls, MessageCalls, KeepingCalls):
+class SessionDB(SessionCalls, MessageCalls, KeepingCalls, CoordinationCalls):
     """Where agents keep their conversations.
 
     ```python

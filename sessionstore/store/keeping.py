@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from sqlalchemy import Connection
 
@@ -16,6 +18,7 @@ from sessionstore.errors import SessionStoreError, StoreBusyError
 from sessionstore.records import (
     ExportedSession,
     FilterFields,
+    ImportReport,
     PruneReport,
     SessionFilter,
     SessionSummary,
@@ -27,6 +30,9 @@ from sessionstore.store import side_files
 from sessionstore.store.base import StoreBase
 
 logger = logging.getLogger("sessionstore")
+
+# An import is checked as a whole before it is stored; past this it waits on disk.
+_SPOOLED_BYTES = 16 * 1024 * 1024
 
 _DAY_S = 86400.0
 _LAST_AUTO_PRUNE = "last_auto_prune"
@@ -44,6 +50,8 @@ class KeepingCalls(StoreBase):
         include_children: bool = False,
         project_compression_tips: bool = True,
         order_by_last_active: bool = False,
+        include_archived: bool = False,
+        pinned_first: bool = False,
         **filter_fields: Unpack[FilterFields],
     ) -> list[SessionSummary]:
         """List conversations: roots and branches, one entry for a chain.
@@ -63,11 +71,15 @@ class KeepingCalls(StoreBase):
             include_children: Every session by itself, subagents and parts of chains too.
             project_compression_tips: False shows the root of a chain instead.
             order_by_last_active: Latest activity first.
+            include_archived: Also what was put away.
+            pinned_first: What is pinned before the rest.
             **filter_fields: The fields of `SessionFilter`, asked of the entry shown.
 
         Raises:
             ValueError, TypeError: A filter, limit or offset is not what it must be.
         """
+        if not include_archived:
+            filter_fields.setdefault("archived", False)
         wanted = SessionFilter(source=source, **filter_fields)
         limit, offset = checks.one_page(limit, offset)
         excluded = _list_of_texts("exclude_sources", exclude_sources)
@@ -83,6 +95,7 @@ class KeepingCalls(StoreBase):
                 include_children=include_children,
                 project_tips=project_compression_tips,
                 by_activity=order_by_last_active,
+                pinned_first=pinned_first,
             )
         )
 
@@ -108,6 +121,42 @@ class KeepingCalls(StoreBase):
             exported = self.export_session(session_id)
             if exported is not None:
                 yield exported
+
+    def import_sessions(
+        self,
+        exported: Iterable[Mapping[str, Any]],
+        *,
+        on_conflict: Literal["skip"] = "skip",
+    ) -> ImportReport:
+        """Store exported sessions, as `iter_export` yields them, and say what became of each.
+
+        All are checked first; then one transaction stores them, so that of an import that
+        fails nothing stays. Idempotent. A session that is here already stays as it is,
+        whether or not the other copy is equal. A parent that is nowhere is left off, a title
+        that is taken gets the next number, and messages keep their ids unless others here
+        have them.
+
+        Args:
+            exported: Sessions with their messages; what is absent has its default.
+            on_conflict: What to do with another copy of a session: leave it.
+
+        Raises:
+            ImportRejectedError: A record cannot be stored; names its number, from 1.
+        """
+        if on_conflict != "skip":
+            msg = f"on_conflict can be skip, not {on_conflict!r}"
+            raise ValueError(msg)
+        with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES, "w+", encoding="utf-8") as spool:
+            for number, given in enumerate(exported, start=1):
+                prepared = transfer.prepare(given, number)
+                spool.write(json.dumps(prepared.as_json()) + "\n")
+
+            def from_start() -> Iterator[transfer.Prepared]:
+                spool.seek(0)
+                for line in spool:
+                    yield transfer.Prepared(**json.loads(line))
+
+            return self._write(lambda db: transfer.store(db, from_start))
 
     # Deleting.
 
@@ -138,9 +187,9 @@ class KeepingCalls(StoreBase):
     ) -> int:
         """Delete the ended sessions that were last active so long ago; return how many went.
 
-        Open sessions stay; children of what goes lose their parent. One transaction per
-        session, so other writers get their turn; one that cannot go is logged and does not
-        keep the others. See `prune_report` for what would go and what stays.
+        Open, archived and pinned sessions stay; children of what goes lose their parent. One
+        transaction per session, so other writers get their turn; one that cannot go is logged
+        and does not keep the others. See `prune_report` for what would go and what stays.
 
         Args:
             older_than_days: Last message (else start) at least so many days ago.
@@ -205,7 +254,7 @@ class KeepingCalls(StoreBase):
     ) -> int | None:
         """Delete one planned session unless it changed since; return its messages, or None."""
         if dry_run:
-            return self._read(lambda db: messages.count(db, session_id))
+            return self._read(lambda db: messages.count(db, session_id, include_inactive=True))
 
         def delete(db: Connection) -> int | None:
             if not retention.still_doomed(db, session_id, wanted, now=now):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import Connection
+
 from sessionstore import search
+from sessionstore.errors import ConflictError
 from sessionstore.records import (
     Content,
     ConversationMessage,
@@ -14,7 +17,7 @@ from sessionstore.records import (
     SearchHit,
     SearchSort,
 )
-from sessionstore.repository import checks, messages
+from sessionstore.repository import checks, coordination, messages
 from sessionstore.store.base import StoreBase
 
 
@@ -37,6 +40,7 @@ class MessageCalls(StoreBase):
         reasoning_details: Any = None,
         codex_reasoning_items: Any = None,
         codex_message_items: Any = None,
+        platform_message_id: str | None = None,
         timestamp: float | None = None,
     ) -> int:
         """Store a message at the end of a session and return its id.
@@ -59,6 +63,7 @@ class MessageCalls(StoreBase):
             reasoning_details: What JSON can hold, as are the next two.
             codex_reasoning_items: Opaque items of a provider.
             codex_message_items: Opaque items of a provider.
+            platform_message_id: The id a chat platform gave it.
             timestamp: Epoch seconds; None is now. Never an order.
 
         Raises:
@@ -80,6 +85,7 @@ class MessageCalls(StoreBase):
             "reasoning_details": reasoning_details,
             "codex_reasoning_items": codex_reasoning_items,
             "codex_message_items": codex_message_items,
+            "platform_message_id": platform_message_id,
             "timestamp": timestamp,
         }
         row = messages.new_message(message, now=self._now())
@@ -121,7 +127,9 @@ class MessageCalls(StoreBase):
     def replace_messages(
         self, session_id: str, new_messages: Iterable[NewMessage | Mapping[str, Any]]
     ) -> list[int]:
-        """Put a list of messages in the place of the stored ones; return the new ids.
+        """Put a list of messages in the place of the live ones; return the new ids.
+
+        What was compacted or undone stays.
 
         Raises:
             SessionNotFoundError: There is no such session.
@@ -132,26 +140,101 @@ class MessageCalls(StoreBase):
         return self._write(lambda db: messages.replace(db, session_id, rows, calls=calls))
 
     def clear_messages(self, session_id: str) -> int:
-        """Delete every message of a session; its counters become 0. Return how many went.
+        """Delete every message of a session, of any state; return how many went.
 
         Raises:
             SessionNotFoundError: There is no such session.
         """
         return self._write(lambda db: messages.clear(db, session_id))
 
+    def archive_and_compact(
+        self,
+        session_id: str,
+        new_messages: Iterable[NewMessage | Mapping[str, Any]],
+        *,
+        through_id: int | None = None,
+        lock_holder: str | None = None,
+    ) -> int:
+        """Let a summary stand for the live messages; return how many it stands for.
+
+        They become compacted: out of the conversation, still found by search. Messages that
+        arrived after `through_id` stay live, after the new ones, for which they get new ids.
+        The counters follow the live messages.
+
+        Args:
+            session_id: The session.
+            new_messages: What stands for the others.
+            through_id: The last message that the summary is about; None: all.
+            lock_holder: Go on only if this holder has the compression lock of the session.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            ConflictError: The lock is not, or no longer, the holder's; nothing is done.
+            ValueError, TypeError: As `append_message`; nothing is done.
+        """
+        rows, _ = self._encoded(list(new_messages))
+        now = self._now()
+
+        def compact(db: Connection) -> int:
+            if lock_holder is not None:
+                holder = coordination.lock_holder(db, session_id, now=now)
+                if holder != lock_holder:
+                    msg = (
+                        f"{lock_holder} does not hold the compression lock of session "
+                        f"{session_id}, {holder or 'nobody'} does; nothing was compacted"
+                    )
+                    raise ConflictError(msg)
+            return messages.archive_and_compact(db, session_id, rows, through_id=through_id)
+
+        return self._write(compact)
+
+    def rewind_to_message(self, session_id: str, message_id: int) -> int:
+        """Undo a conversation from a user message on; return how many messages were undone.
+
+        They stay stored and come back by `restore_rewound`. The counters follow the live
+        messages and `rewind_count` goes up.
+
+        Raises:
+            MessageNotFoundError: The session has no such live message.
+            ValueError: It is no user message.
+        """
+        return self._write(lambda db: messages.rewind(db, session_id, message_id))
+
+    def restore_rewound(self, session_id: str, since_id: int) -> int:
+        """Take an undo back: make the undone messages from an id on live; return how many.
+
+        Compacted messages stay compacted.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+        """
+        return self._write(lambda db: messages.restore(db, session_id, since_id))
+
     def get_messages(
-        self, session_id: str, *, limit: int | None = None, after_id: int | None = None
+        self,
+        session_id: str,
+        *,
+        limit: int | None = None,
+        after_id: int | None = None,
+        include_inactive: bool = False,
     ) -> list[MessageRecord]:
-        """List the messages of a session by id, never by time; none for an unknown session.
+        """List the live messages of a session by id, never by time; none for an unknown one.
 
         Args:
             session_id: The session.
             limit: At most so many.
             after_id: Only those with a higher id: the next page after the last one seen.
+            include_inactive: Also what was compacted or undone; see `active`, `compacted`.
         """
         wanted, _ = checks.one_page(limit, 0)
         return self._read(
-            lambda db: messages.listing(db, session_id, after_id=after_id, limit=wanted)
+            lambda db: messages.listing(
+                db,
+                session_id,
+                after_id=after_id,
+                limit=wanted,
+                include_inactive=include_inactive,
+            )
         )
 
     def get_messages_as_conversation(
@@ -171,17 +254,21 @@ class MessageCalls(StoreBase):
     def get_messages_around(
         self, session_id: str, message_id: int, window: int = 5
     ) -> list[MessageRecord]:
-        """List a message with up to `window` before and after it, by id.
+        """List a message with up to `window` before and after it, by id; not what was undone.
 
         Raises:
-            MessageNotFoundError: The session has no such message.
+            MessageNotFoundError: The session has no such message, or it was undone.
         """
         wanted = checks.count("window", window)
         return self._read(lambda db: messages.around(db, session_id, message_id, wanted))
 
-    def message_count(self, session_id: str | None = None) -> int:
-        """Count the stored messages, of one session or of all; the rows, not the counters."""
-        return self._read(lambda db: messages.count(db, session_id))
+    def message_count(
+        self, session_id: str | None = None, *, include_inactive: bool = False
+    ) -> int:
+        """Count the live messages, or all, of one session or of the store: rows, not counters."""
+        return self._read(
+            lambda db: messages.count(db, session_id, include_inactive=include_inactive)
+        )
 
     def search_messages(
         self,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-from sessionstore.records import SessionRecord, TokenTotals
+from sessionstore.records import (
+    FilterFields,
+    ModelUsage,
+    SessionFilter,
+    SessionRecord,
+    TokenTotals,
+)
 from sessionstore.repository import chains, checks, listing, sessions, titles, usage
 from sessionstore.store.base import StoreBase
 
@@ -23,6 +29,7 @@ class SessionCalls(StoreBase):
         user_id: str | None = None,
         title: str | None = None,
         parent_session_id: str | None = None,
+        relation: str | None = None,
         started_at: float | None = None,
     ) -> str:
         """Make a session and return its id; idempotent.
@@ -39,6 +46,8 @@ class SessionCalls(StoreBase):
             user_id: Whose it is.
             title: See `set_session_title`.
             parent_session_id: The session it comes from.
+            relation: What it is to its parent: `continuation`, `branch` or `subagent`. None:
+                the ends and starts of the two tell it, at the moment of asking.
             started_at: Epoch seconds; None is now.
 
         Raises:
@@ -57,8 +66,39 @@ class SessionCalls(StoreBase):
             user_id=user_id,
             title=title,
             parent_session_id=parent_session_id,
+            relation=relation,
         )
         return self._write(lambda db: sessions.create(db, new))
+
+    def continue_session(
+        self, parent_id: str, new_id: str, *, source: str | None = None, **fields: Any
+    ) -> str:
+        """Split a session: end it by `compression` and make the session that goes on.
+
+        Idempotent: of several callers one makes it, and all get the same id back, which is
+        the new session's and not necessarily `new_id`. User, source, model, its config and
+        billing are the parent's unless they are given; so is the title, with the next number.
+        A parent that has ended keeps its end.
+
+        Args:
+            parent_id: The session that goes on.
+            new_id: The id of its continuation, if this call makes it.
+            source: See `create_session`; None is the parent's.
+            **fields: See `create_session`.
+
+        Raises:
+            SessionNotFoundError: There is no such parent.
+            ConflictError: The new id is another session's.
+            TitleTakenError: Another session holds the given title.
+        """
+        now = self._now()
+        fields.setdefault("started_at", now)
+        new = sessions.new_session(
+            new_id,
+            source or sessions.UNKNOWN_SOURCE,
+            **fields | {"parent_session_id": parent_id, "relation": "continuation"},
+        )
+        return self._write(lambda db: sessions.continue_from(db, parent_id, new, now=now))
 
     def ensure_session(
         self, session_id: str, source: str = sessions.UNKNOWN_SOURCE, **fields: Any
@@ -114,9 +154,27 @@ class SessionCalls(StoreBase):
         limit, offset = checks.one_page(limit, offset)
         return self._read(lambda db: listing.by_activity(db, source, limit=limit, offset=offset))
 
-    def session_count(self, source: str | None = None) -> int:
-        """Count the sessions, of one source or of all."""
-        return self._read(lambda db: sessions.count(db, source))
+    def session_count(
+        self, source: str | None = None, **filter_fields: Unpack[FilterFields]
+    ) -> int:
+        """Count the sessions, all or those that pass a filter (see `SessionFilter`)."""
+        wanted, now = SessionFilter(source=source, **filter_fields), self._now()
+        return self._read(lambda db: listing.count(db, wanted, now=now))
+
+    def set_session_archived(self, session_id: str, archived: bool) -> bool:
+        """Put the whole chain of a session away, or back. Return whether it exists.
+
+        What is archived is left out of lists unless it is asked for, is still found by
+        search, and is never pruned.
+        """
+        return self._write(lambda db: sessions.set_flag(db, session_id, "archived", archived))
+
+    def set_session_pinned(self, session_id: str, pinned: bool) -> bool:
+        """Pin the whole chain of a session, or unpin it. Return whether it exists.
+
+        What is pinned is never pruned, and comes first in lists that are asked for it.
+        """
+        return self._write(lambda db: sessions.set_flag(db, session_id, "pinned", pinned))
 
     def session_sources(self) -> dict[str, int]:
         """Count the sessions of every source that occurs, most frequent first."""
@@ -204,10 +262,13 @@ class SessionCalls(StoreBase):
         billing_base_url: str | None = None,
         billing_mode: str | None = None,
         model: str | None = None,
+        task: str | None = None,
         *,
         absolute: bool = False,
     ) -> None:
         """Add tokens and cost to a session, or with `absolute` set them.
+
+        What is added counts for the model, provider and task as well (`usage_by_model`).
 
         None says nothing: it erases no value and poisons no sum. An unknown cost stays None
         until one is given. Model and billing fill only what is NULL; cost_status,
@@ -237,14 +298,27 @@ class SessionCalls(StoreBase):
                 "model": model,
             }
         )
-        absent = sessions.new_session(session_id, sessions.UNKNOWN_SOURCE, started_at=self._now())
+        now = self._now()
+        for_task = checks.plain_text("task", task) or ""
+        absent = sessions.new_session(session_id, sessions.UNKNOWN_SOURCE, started_at=now)
 
         def record(db: Any) -> None:
             if not sessions.exists(db, session_id):
                 sessions.create(db, absent)
-            usage.record(db, session_id, values, absolute=absolute)
+            usage.record(db, session_id, values, task=for_task, absolute=absolute, now=now)
 
         self._write(record)
+
+    def usage_by_model(
+        self, session_id: str | None = None, source: str | None = None
+    ) -> list[ModelUsage]:
+        """Add up what was used of each model, provider and task, most tokens first.
+
+        Args:
+            session_id: Only by this session.
+            source: Only by sessions of this source.
+        """
+        return self._read(lambda db: usage.by_model(db, session_id, source))
 
     def top_sessions_by_tokens(self, limit: int = 10) -> list[TokenTotals]:
         """List the sessions that used most tokens (input and output), most first."""
