@@ -22,12 +22,20 @@ _DEEPEST = 1000
 
 def is_continuation(child: str, parent: str) -> str:
     """Write the condition under which the row `child` continues the row `parent`."""
-    return f"({parent}.end_reason = 'compression' AND {child}.started_at >= {parent}.ended_at)"
+    return _started_after_end(child, parent, "compression")
 
 
 def is_branch(child: str, parent: str) -> str:
     """Write the condition under which the row `child` branches off the row `parent`."""
-    return f"({parent}.end_reason = 'branched' AND {child}.started_at >= {parent}.ended_at)"
+    return _started_after_end(child, parent, "branched")
+
+
+def _started_after_end(child: str, parent: str, end_reason: str) -> str:
+    # Never NULL, so that NOT says the contrary: the parent may be open, without a reason.
+    return (
+        f"coalesce({parent}.end_reason = '{end_reason}' "
+        f"AND {child}.started_at >= {parent}.ended_at, false)"
+    )
 
 
 def next_link(session: str) -> str:
@@ -45,10 +53,10 @@ def next_link(session: str) -> str:
 def link_from(session: str) -> str:
     """Write the recursive table link(id, depth): the chain that the row `session` heads.
 
-    UNION drops a row it has seen and the depth is bounded, so a cycle ends.
+    The depth is bounded, so a cycle ends.
     """
     return (
-        f"link(id, depth) AS (SELECT {session}.id, 0 UNION "
+        f"link(id, depth) AS (SELECT {session}.id, 0 UNION ALL "
         f"SELECT ({next_link('p')}), link.depth + 1 "
         f"FROM link JOIN sessions p ON p.id = link.id WHERE link.depth < {_DEEPEST})"
     )
@@ -58,7 +66,9 @@ def tip_of(session: str) -> str:
     """Write the query for the id at the end of the chain that the row `session` heads."""
     return (
         f"WITH RECURSIVE {link_from(session)} "
-        "SELECT link.id FROM link WHERE link.id IS NOT NULL ORDER BY link.depth DESC LIMIT 1"
+        # A cycle comes by its members again and again; it ends before the first repetition.
+        "SELECT link.id FROM link WHERE link.id IS NOT NULL "
+        "GROUP BY link.id ORDER BY min(link.depth) DESC LIMIT 1"
     )
 
 
