@@ -64,10 +64,10 @@ def next_link(session: str) -> str:
 def link_from(session: str) -> str:
     """Write the recursive table link(id, depth): the chain that the row `session` heads.
 
-    UNION drops a row it has seen and the depth is bounded, so a cycle ends.
+    The depth is bounded, so a cycle ends.
     """
     return (
-        f"link(id, depth) AS (SELECT {session}.id, 0 UNION "
+        f"link(id, depth) AS (SELECT {session}.id, 0 UNION ALL "
         f"SELECT ({next_link('p')}), link.depth + 1 "
         f"FROM link JOIN sessions p ON p.id = link.id WHERE link.depth < {_DEEPEST})"
     )
@@ -77,7 +77,9 @@ def tip_of(session: str) -> str:
     """Write the query for the id at the end of the chain that the row `session` heads."""
     return (
         f"WITH RECURSIVE {link_from(session)} "
-        "SELECT link.id FROM link WHERE link.id IS NOT NULL ORDER BY link.depth DESC LIMIT 1"
+        # A cycle comes by its members again and again; it ends before the first repetition.
+        "SELECT link.id FROM link WHERE link.id IS NOT NULL "
+        "GROUP BY link.id ORDER BY min(link.depth) DESC LIMIT 1"
     )
 
 
