@@ -108,10 +108,11 @@ def _prepared(given: Any) -> Prepared:
         msg = "messages must be a list"
         raise TypeError(msg)
     lines = given.get("model_usage")
+    prepared = [_prepared_message(row, session["id"]) for row in rows]
     return Prepared(
         session,
-        [_prepared_message(row, session["id"]) for row in rows],
-        _seeded(session) if lines is None else [_prepared_line(each) for each in lines],
+        prepared,
+        _seeded(session, prepared) if lines is None else [_prepared_line(each) for each in lines],
     )
 
 
@@ -169,11 +170,12 @@ def _prepared_line(given: Any) -> dict[str, Any]:
     return line
 
 
-def _seeded(session: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _seeded(session: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Make one line of the totals, for a session from before there were lines."""
     used = {name: session[name] for name in (*usage.COUNTERS, *usage.COSTS)}
-    if not any(used.values()):
+    if all(value in (0, None) for value in used.values()):
         return []
+    times = [row["timestamp"] for row in rows]
     return [
         {
             "model": session["model"] or "",
@@ -181,7 +183,7 @@ def _seeded(session: Mapping[str, Any]) -> list[dict[str, Any]]:
             "task": "",
             **used,
             "first_seen": session["started_at"],
-            "last_seen": session["ended_at"] or session["started_at"],
+            "last_seen": max(times, default=session["started_at"]),
         }
     ]
 
