@@ -85,6 +85,12 @@ class SessionRow(Base):
             postgresql_where=text("system_prompt_hash IS NOT NULL"),
         ),
         Index(
+            "ix_sessions_pinned",
+            "pinned",
+            sqlite_where=text("pinned = 1"),
+            postgresql_where=text("pinned = 1"),
+        ),
+        Index(
             "ix_sessions_activity",
             text("coalesce(last_active_at, started_at) DESC"),
             text("id DESC"),

@@ -14,18 +14,23 @@ branch_labels = None
 depends_on = None
 
 NAMES = ("archived", "pinned")
+# Few are pinned, and a list that begins with them should not read the others for it.
+INDEX = "CREATE INDEX ix_sessions_pinned ON sessions(pinned) WHERE pinned = 1"
 
 
 def upgrade() -> None:
-    """Add the columns that are missing."""
+    """Add the columns that are missing, and the index."""
     there = _columns("sessions")
     for name in NAMES:
         if name not in there:
             op.execute(f"ALTER TABLE sessions ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0")
+    op.execute("DROP INDEX IF EXISTS ix_sessions_pinned")
+    op.execute(INDEX)
 
 
 def downgrade() -> None:
     """Drop them."""
+    op.execute("DROP INDEX ix_sessions_pinned")
     for name in reversed(NAMES):
         op.execute(f"ALTER TABLE sessions DROP COLUMN {name}")
 

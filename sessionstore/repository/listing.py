@@ -63,11 +63,12 @@ def rich(
     wanted_count = ALL if limit is None else limit
     if not pinned_first:
         return _summaries(connection, entries(limit=wanted_count, offset=offset))
-    # Few are pinned. Sorting all sessions by whether they are would read every one.
-    pinned = entries("s.pinned = 1", limit=ALL, offset=0)
+    # Few are pinned, and an index knows them. Sorting all by it would read every session.
+    walked = "x" if chains_as_one and by_activity else "s"
+    pinned = entries(f"{walked}.pinned = 1", limit=ALL, offset=0)
     page = pinned[offset : offset + wanted_count]
     page += entries(
-        "s.pinned = 0", limit=wanted_count - len(page), offset=max(0, offset - len(pinned))
+        f"{walked}.pinned = 0", limit=wanted_count - len(page), offset=max(0, offset - len(pinned))
     )
     return _summaries(connection, page)
 

@@ -231,7 +231,7 @@ def _scan(
     by_id = MESSAGES.c.id.asc() if oldest else MESSAGES.c.id.desc()
     texts = (
         select(*_TEXT_COLUMNS)
-        .join(SESSIONS, _ITS_SESSION)
+        .join_from(MESSAGES, SESSIONS, _ITS_SESSION)
         .where(*scope.conditions())
         .order_by(by_id)
     )

@@ -22,7 +22,7 @@ def fill(path: Path, sessions: int, messages: int) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     # The list does not look at the search index, and filling it takes a minute.
     for (name,) in connection.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'messages'"
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'messages_fts%'"
     ).fetchall():
         connection.execute(f"DROP TRIGGER {name}")
     connection.execute("BEGIN")
