@@ -90,6 +90,16 @@ def count(name: str, value: Any, *, least: int = 0) -> int:
     return value
 
 
+def row_id(name: str, value: Any) -> int:
+    """Return the id of a message, be it there or not.
+
+    Raises:
+        ValueError: It needs more than 64 bits.
+        TypeError: It is no whole number.
+    """
+    return count(name, value, least=-_LARGEST)
+
+
 def cost(name: str, value: Any) -> float:
     """Return an amount of US dollars.
 

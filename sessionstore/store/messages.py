@@ -173,6 +173,7 @@ class MessageCalls(StoreBase):
             ValueError, TypeError: As `append_message`; nothing is done.
         """
         rows, _ = self._encoded(list(new_messages))
+        last = None if through_id is None else checks.row_id("through_id", through_id)
         now = self._now()
 
         def compact(db: Connection) -> int:
@@ -184,7 +185,7 @@ class MessageCalls(StoreBase):
                         f"{session_id}, {holder or 'nobody'} does; nothing was compacted"
                     )
                     raise ConflictError(msg)
-            return messages.archive_and_compact(db, session_id, rows, through_id=through_id)
+            return messages.archive_and_compact(db, session_id, rows, through_id=last)
 
         return self._write(compact)
 
@@ -198,7 +199,8 @@ class MessageCalls(StoreBase):
             MessageNotFoundError: The session has no such live message.
             ValueError: It is no user message.
         """
-        return self._write(lambda db: messages.rewind(db, session_id, message_id))
+        first = checks.row_id("message_id", message_id)
+        return self._write(lambda db: messages.rewind(db, session_id, first))
 
     def restore_rewound(self, session_id: str, since_id: int) -> int:
         """Take an undo back: make the undone messages from an id on live; return how many.
@@ -208,7 +210,8 @@ class MessageCalls(StoreBase):
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        return self._write(lambda db: messages.restore(db, session_id, since_id))
+        first = checks.row_id("since_id", since_id)
+        return self._write(lambda db: messages.restore(db, session_id, first))
 
     def get_messages(
         self,
@@ -227,11 +230,12 @@ class MessageCalls(StoreBase):
             include_inactive: Also what was compacted or undone; see `active`, `compacted`.
         """
         wanted, _ = checks.one_page(limit, 0)
+        after = None if after_id is None else checks.row_id("after_id", after_id)
         return self._read(
             lambda db: messages.listing(
                 db,
                 session_id,
-                after_id=after_id,
+                after_id=after,
                 limit=wanted,
                 include_inactive=include_inactive,
             )
@@ -259,8 +263,8 @@ class MessageCalls(StoreBase):
         Raises:
             MessageNotFoundError: The session has no such message, or it was undone.
         """
-        wanted = checks.count("window", window)
-        return self._read(lambda db: messages.around(db, session_id, message_id, wanted))
+        middle, wanted = checks.row_id("message_id", message_id), checks.count("window", window)
+        return self._read(lambda db: messages.around(db, session_id, middle, wanted))
 
     def message_count(
         self, session_id: str | None = None, *, include_inactive: bool = False
