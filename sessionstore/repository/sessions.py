@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -11,7 +12,9 @@ from sqlalchemy import (
     Connection,
     Insert,
     Row,
+    Text,
     and_,
+    bindparam,
     case,
     delete,
     func,
@@ -39,8 +42,6 @@ COUNTERS = (
     "reasoning_tokens",
     "api_call_count",
 )
-# SQLite takes at most 32,766 parameters in a statement (https://www.sqlite.org/limits.html).
-_AT_ONCE = 1000
 
 _FLAGS = ("archived", "pinned")
 RELATIONS = ("continuation", "branch", "subagent")
@@ -255,11 +256,19 @@ def find(connection: Connection, session_id: str) -> SessionRecord | None:
 
 def find_many(connection: Connection, ids: Sequence[str]) -> dict[str, SessionRecord]:
     """Map ids to their sessions; an id that no session has is not in it."""
-    records: dict[str, SessionRecord] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        chunk = SESSIONS.c.id.in_(ids[start : start + _AT_ONCE])
-        records |= {row.id: record_of(row) for row in connection.execute(_SELECT.where(chunk))}
-    return records
+    found = connection.execute(_SELECT.where(is_one_of(connection, ids)))
+    return {row.id: record_of(row) for row in found}
+
+
+def is_one_of(connection: Connection, ids: Sequence[str]) -> ColumnElement[bool]:
+    """Say that a session's id is one of these, however many.
+
+    They are one parameter: SQLite takes at most 32,766 (https://www.sqlite.org/limits.html).
+    """
+    if connection.dialect.name == "postgresql":
+        return SESSIONS.c.id == func.any(bindparam("ids", list(ids), postgresql.ARRAY(Text)))
+    listed = func.json_each(json.dumps(list(ids))).table_valued("value")
+    return SESSIONS.c.id.in_(select(listed.c.value))
 
 
 def end(connection: Connection, session_id: str, end_reason: str, ended_at: float) -> bool:
