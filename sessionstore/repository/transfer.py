@@ -21,6 +21,12 @@ from sessionstore.repository import checks, messages, prompts, sessions, titles,
 
 _AT_ONCE = 500
 
+# Old stores hold titles that are longer than a new one may be; an index of PostgreSQL takes
+# 2,704 bytes at most.
+_LONGEST_TITLE = 500
+# Messages that come after need ids too: beyond 2**63 - 1 there are none.
+_LARGEST_ID = 2**53
+
 _MESSAGE_STATES = ("active", "compacted")
 # Kept by triggers, or told by another field: taken from a record, not into a row.
 _DERIVED = ("last_active_at", "system_prompt_hash")
@@ -83,22 +89,19 @@ def _prepared(given: Any) -> Prepared:
         started_at=given["started_at"],
         **{
             name: given.get(name)
-            for name in (
-                "model",
-                "model_config",
-                "system_prompt",
-                "user_id",
-                "parent_session_id",
-                "relation",
-            )
+            for name in ("model", "model_config", "system_prompt", "user_id", "relation")
         },
     )
-    session["title"] = checks.plain_text("title", given.get("title"))
+    # As they are: old stores hold circles of parents, and titles that nobody cleaned.
+    session["parent_session_id"] = checks.plain_text(
+        "parent_session_id", given.get("parent_session_id")
+    )
+    session["title"] = _title(given.get("title"))
     for name in ("ended_at", *usage.COSTS):
         value = given.get(name)
         session[name] = None if value is None else checks.moment(name, value)
     for name in (*sessions.COUNTERS, "rewind_count"):
-        session[name] = checks.count(name, given.get(name) or 0)
+        session[name] = _count(name, given.get(name))
     for name in ("archived", "pinned"):
         session[name] = int(_flag(name, given.get(name, False)))
     for name in _SESSION_TEXTS:
@@ -112,8 +115,37 @@ def _prepared(given: Any) -> Prepared:
     return Prepared(
         session,
         prepared,
-        _seeded(session, prepared) if lines is None else [_prepared_line(each) for each in lines],
+        _seeded(session, prepared) if lines is None else _prepared_usage(lines),
     )
+
+
+def _prepared_usage(given: Any) -> list[dict[str, Any]]:
+    if not isinstance(given, list):
+        msg = "model_usage must be a list"
+        raise TypeError(msg)
+    by_key: dict[tuple[str, ...], dict[str, Any]] = {}
+    for line in map(_prepared_line, given):
+        key = tuple(line[name] for name in _USAGE_KEY)
+        if key in by_key:
+            msg = f"model_usage has two lines of model, provider and task {key}"
+            raise ValueError(msg)
+        by_key[key] = line
+    return list(by_key.values())
+
+
+_USAGE_KEY = ("model", "billing_provider", "task")
+
+
+def _title(given: Any) -> str | None:
+    title = checks.plain_text("title", given) or None
+    if title is not None and len(title) > _LONGEST_TITLE:
+        msg = f"title too long: {len(title)} characters, at most {_LONGEST_TITLE}"
+        raise ValueError(msg)
+    return title
+
+
+def _count(name: str, given: Any) -> int:
+    return 0 if given is None else checks.count(name, given)
 
 
 _SESSION_TEXTS = (
@@ -135,8 +167,9 @@ def _prepared_message(given: Any, session_id: str) -> dict[str, Any]:
         msg = f"a message is an object, not {type(given).__name__}"
         raise TypeError(msg)
     _refuse_unknown("a message", given, MessageRecord.__annotations__.keys())
-    if given.get("session_id", session_id) != session_id:
-        msg = f"a message of session {given['session_id']!r} stands in session {session_id!r}"
+    of = given.get("session_id", session_id)
+    if of != session_id:
+        msg = f"a message of session {of!r} stands in session {session_id!r}"
         raise ValueError(msg)
     apart = {"id", "session_id", *_MESSAGE_STATES}
     fields = {name: value for name, value in given.items() if name not in apart}
@@ -147,7 +180,8 @@ def _prepared_message(given: Any, session_id: str) -> dict[str, Any]:
         msg = "a message cannot be both active and compacted"
         raise ValueError(msg)
     message_id = given.get("id")
-    row["id"] = None if message_id is None else checks.count("id", message_id, least=1)
+    # Old stores number as they like; what no new message could have is not kept.
+    row["id"] = None if message_id is None else checks.count("id", message_id, least=-(2**63))
     return row
 
 
@@ -157,11 +191,10 @@ def _prepared_line(given: Any) -> dict[str, Any]:
         raise TypeError(msg)
     _refuse_unknown("a line of model_usage", given, ModelUsageLine.__annotations__.keys())
     line: dict[str, Any] = {
-        name: checks.plain_text(name, given.get(name)) or ""
-        for name in ("model", "billing_provider", "task")
+        name: checks.plain_text(name, given.get(name)) or "" for name in _USAGE_KEY
     }
     for name in usage.COUNTERS:
-        line[name] = checks.count(name, given.get(name) or 0)
+        line[name] = _count(name, given.get(name))
     for name in usage.COSTS:
         value = given.get(name)
         line[name] = None if value is None else checks.moment(name, value)
@@ -211,25 +244,29 @@ def store(connection: Connection, prepared: Callable[[], Iterator[Prepared]]) ->
     report = ImportReport(
         imported=[], unchanged=[], conflicts=[], detached=[], retitled={}, messages=0
     )
+    if connection.dialect.name == "postgresql":
+        # Ids that come along do not move the sequence, and what draws from it must not meet
+        # them: nobody else draws while they come in.
+        connection.execute(text("LOCK TABLE messages IN SHARE ROW EXCLUSIVE MODE"))
+    late: list[tuple[str, str]] = []
     for each in prepared():
-        session_id = each.session["id"]
+        session_id, parent_id = each.session["id"], each.session["parent_session_id"]
         held = exported(connection, session_id)
         if held is not None:
-            same = _comparable(connection, each) == _comparable(connection, _prepared(held))
+            same = _is_same(connection, each, held)
             report["unchanged" if same else "conflicts"].append(session_id)
             continue
         title = _free_title(connection, each.session["title"])
         if title != each.session["title"]:
             report["retitled"][session_id] = cast("str", title)
-        _insert_session(connection, each, title)
+        parent_is_here = parent_id is not None and sessions.exists(connection, parent_id)
+        if parent_id is not None and not parent_is_here:
+            late.append((session_id, parent_id))
+        _insert_session(connection, each, title, parent_id if parent_is_here else None)
         report["imported"].append(session_id)
         report["messages"] += len(each.messages)
-    # A parent may come after its child, so the links are made when all are there.
-    new = set(report["imported"])
-    for each in prepared():
-        session_id, parent_id = each.session["id"], each.session["parent_session_id"]
-        if session_id not in new or parent_id is None:
-            continue
+    # A parent may come after its child, or be the child itself.
+    for session_id, parent_id in late:
         if sessions.exists(connection, parent_id):
             connection.execute(
                 update(SESSIONS)
@@ -238,24 +275,25 @@ def store(connection: Connection, prepared: Callable[[], Iterator[Prepared]]) ->
             )
         else:
             report["detached"].append(session_id)
-        new.discard(session_id)
-    if connection.dialect.name == "postgresql":
-        # Rows that brought their ids have not moved the sequence.
-        connection.execute(
-            text(
-                "SELECT setval(pg_get_serial_sequence('messages', 'id'), "
-                "(SELECT greatest(max(id), 1) FROM messages))"
-            )
-        )
     return report
 
 
-def _insert_session(connection: Connection, new: Prepared, title: str | None) -> None:
+def _is_same(connection: Connection, given: Prepared, held: ExportedSession) -> bool:
+    try:
+        here = _prepared(held)
+    except (ValueError, TypeError):
+        return False  # what is here is damaged, and what can be imported is not
+    return bool(_comparable(connection, given) == _comparable(connection, here))
+
+
+def _insert_session(
+    connection: Connection, new: Prepared, title: str | None, parent_id: str | None
+) -> None:
     values = {name: value for name, value in new.session.items() if name != "system_prompt"}
     if new.session["system_prompt"] is not None:
         prompts.keep(connection, values["system_prompt_hash"], new.session["system_prompt"])
     connection.execute(
-        insert(SESSIONS).values(values | {"title": title, "parent_session_id": None})
+        insert(SESSIONS).values(values | {"title": title, "parent_session_id": parent_id})
     )
     session_id = values["id"]
     keep_ids = _are_free(connection, [row["id"] for row in new.messages])
@@ -269,15 +307,26 @@ def _insert_session(connection: Connection, new: Prepared, title: str | None) ->
     ]
     if rows:
         connection.execute(insert(MESSAGES), rows)
+        if keep_ids and connection.dialect.name == "postgresql":
+            connection.execute(_MOVE_SEQUENCE)
     if new.usage:
         connection.execute(
             insert(MODEL_USAGE), [line | {"session_id": session_id} for line in new.usage]
         )
 
 
+_MOVE_SEQUENCE = text(
+    "SELECT setval(pg_get_serial_sequence('messages', 'id'), greatest("
+    "(SELECT max(id) FROM messages), nextval(pg_get_serial_sequence('messages', 'id')) - 1))"
+)
+
+
 def _are_free(connection: Connection, ids: Sequence[int | None]) -> bool:
     """Say whether messages may keep their ids: each has one, in order, that nobody has."""
-    if any(each is None for each in ids) or list(ids) != sorted({each for each in ids if each}):
+    known = [each for each in ids if each is not None]
+    if len(known) < len(ids) or known != sorted(set(known)):
+        return False
+    if known and not 1 <= known[0] <= known[-1] <= _LARGEST_ID:
         return False
     return not any(
         connection.execute(
@@ -305,7 +354,5 @@ def _comparable(connection: Connection, one: Prepared) -> Any:
     if session["title"] is not None:
         session["title"] = titles.split_number(session["title"])[0]
     rows = [{name: value for name, value in row.items() if name != "id"} for row in one.messages]
-    lines = sorted(
-        one.usage, key=lambda line: [line["model"], line["billing_provider"], line["task"]]
-    )
+    lines = sorted(one.usage, key=lambda line: [line[name] for name in _USAGE_KEY])
     return session, rows, lines

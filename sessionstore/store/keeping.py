@@ -32,10 +32,18 @@ from sessionstore.store.base import StoreBase
 logger = logging.getLogger("sessionstore")
 
 # An import is checked as a whole before it is stored; past this it waits on disk.
-_SPOOLED_BYTES = 16 * 1024 * 1024
+_SPOOLED_BYTES = 1024 * 1024
 
 _DAY_S = 86400.0
 _LAST_AUTO_PRUNE = "last_auto_prune"
+
+
+class _Undone(Exception):  # noqa: N818 - no error: it ends a transaction that shall not stay
+    """What was done in a transaction was only to be seen."""
+
+    def __init__(self, report: ImportReport) -> None:
+        super().__init__()
+        self.report = report
 
 
 class KeepingCalls(StoreBase):
@@ -127,21 +135,26 @@ class KeepingCalls(StoreBase):
         exported: Iterable[Mapping[str, Any]],
         *,
         on_conflict: Literal["skip"] = "skip",
+        dry_run: bool = False,
     ) -> ImportReport:
         """Store exported sessions, as `iter_export` yields them, and say what became of each.
 
         All are checked first; then one transaction stores them, so that of an import that
         fails nothing stays. Idempotent. A session that is here already stays as it is,
-        whether or not the other copy is equal. A parent that is nowhere is left off, a title
-        that is taken gets the next number, and messages keep their ids unless others here
-        have them.
+        whether or not the other copy is equal; so does the first of two with one id in the
+        same import. A parent that is nowhere is left off, a title that is taken gets the next
+        number. The messages of a session keep their ids, or all get new ones in the same
+        order: where others here have one of them, one is missing or beyond 2**53, or they do
+        not ascend.
 
         Args:
             exported: Sessions with their messages; what is absent has its default.
             on_conflict: What to do with another copy of a session: leave it.
+            dry_run: Say what would become of each, and store nothing.
 
         Raises:
-            ImportRejectedError: A record cannot be stored; names its number, from 1.
+            ImportRejectedError: A record cannot be stored, or has a field that is not known;
+                names its number, from 1.
         """
         if on_conflict != "skip":
             msg = f"on_conflict can be skip, not {on_conflict!r}"
@@ -156,7 +169,16 @@ class KeepingCalls(StoreBase):
                 for line in spool:
                     yield transfer.Prepared(**json.loads(line))
 
-            return self._write(lambda db: transfer.store(db, from_start))
+            def store(db: Connection) -> ImportReport:
+                report = transfer.store(db, from_start)
+                if dry_run:
+                    raise _Undone(report)
+                return report
+
+            try:
+                return self._write(store)
+            except _Undone as undone:
+                return undone.report
 
     # Deleting.
 
