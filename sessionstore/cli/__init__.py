@@ -16,6 +16,7 @@ import click
 
 from sessionstore.cli.database import database
 from sessionstore.cli.exporting import export
+from sessionstore.cli.importing import import_
 from sessionstore.cli.output import Failure
 from sessionstore.cli.reading import list_sessions, search, show, stats
 from sessionstore.cli.store import store_options
@@ -60,12 +61,12 @@ def _discard_output() -> None:
 @click.version_option(package_name="sessionstore")
 @store_options
 def main() -> None:
-    """Read, search, export and upgrade a store of agents' conversations.
+    """Read, search, export, import and upgrade a store of agents' conversations.
 
     The store is the one that --db or --url names, else SESSIONSTORE_URL, else
-    $HERMES_HOME/state.db, else ~/.hermes/state.db. Only `db upgrade` changes it.
+    $HERMES_HOME/state.db, else ~/.hermes/state.db. Only `import` and `db upgrade` change it.
     """
 
 
-for _command in (list_sessions, show, search, stats, export, database):
+for _command in (list_sessions, show, search, stats, export, import_, database):
     main.add_command(_command)

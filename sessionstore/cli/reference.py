@@ -30,7 +30,7 @@ Every command takes, before its name or after it:
 | `-h`, `--help` | What the command does. |
 
 Without either, the store is `SESSIONSTORE_URL`, else `$HERMES_HOME/state.db`, else
-`~/.hermes/state.db`. Only `db upgrade` changes a store. `--version` says the release.
+`~/.hermes/state.db`. Only `import` and `db upgrade` change a store. `--version` says the release.
 """
 
 

@@ -2,36 +2,34 @@
 
 The file is read as it lies, by the names of its columns: one that is missing has its default,
 one that nobody here knows is counted and named. What a column with a known name means is what
-this package's own schema says of it.
+this package's own schema says of it. What is damaged is read as what it can be - text with
+U+FFFD, JSON as its text, a figure or a time that is none as nothing - and the rest is whole.
 """
 
 from __future__ import annotations
 
-import logging
+import math
 import os
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
 
-from sessionstore.codec import JSON, parse_content, parse_json
-from sessionstore.engine import locate, open_read_only, reporting_errors
+from sessionstore.codec import JSON, encode_json, parse_content, parse_json
+from sessionstore.engine import Database, Location, locate, open_read_only, reporting_errors
 from sessionstore.errors import StoreUnavailableError
 from sessionstore.records import MessageRecord, ModelUsageLine, SessionRecord
+from sessionstore.retry import retry_on_contention
 from sessionstore.settings import StoreSettings
 
-logger = logging.getLogger("sessionstore")
+T = TypeVar("T")
 
 # Before there was a column for it, content that is not plain text was marked within.
 _MARK = "\x00json:"
 
-_JSON_COLUMNS = (
-    "tool_calls",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-)
 # Columns of this package that say how a row is stored, and what other fields of a record tell.
 _ABOUT_STORAGE = {
     "sessions": {"system_prompt_hash"},
@@ -43,17 +41,100 @@ _KNOWN: dict[str, set[str]] = {
     "messages": {*MessageRecord.__annotations__},
     "session_model_usage": {*ModelUsageLine.__annotations__},
 }
-_COUNTS = (
-    "message_count",
-    "tool_call_count",
+_READ = {*_KNOWN, "system_prompts", "schema_version", "alembic_version"}
+_NEEDED = {"sessions": {"id"}, "messages": {"id", "session_id", "role"}}
+
+_COSTS = ("estimated_cost_usd", "actual_cost_usd")
+_TOKENS = (
     "input_tokens",
     "output_tokens",
     "cache_read_tokens",
     "cache_write_tokens",
     "reasoning_tokens",
     "api_call_count",
-    "rewind_count",
 )
+_SESSION_COUNTS = (*_TOKENS, "message_count", "tool_call_count", "rewind_count")
+_SESSION_TEXTS = (
+    "user_id",
+    "model",
+    "system_prompt",
+    "parent_session_id",
+    "end_reason",
+    "title",
+    "billing_provider",
+    "billing_base_url",
+    "billing_mode",
+    "cost_status",
+    "cost_source",
+    "pricing_version",
+    "handoff_state",
+    "handoff_platform",
+    "handoff_error",
+)
+_MESSAGE_TEXTS = (
+    "content",
+    "tool_call_id",
+    "tool_name",
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "platform_message_id",
+)
+_MESSAGE_JSON = (
+    "tool_calls",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+)
+_UNKNOWN = "unknown"
+# One page (https://www.sqlite.org/fileformat.html#page_size); less counts as empty to SQLite.
+_SMALLEST = 512
+_RELATIONS = ("continuation", "branch", "subagent")
+
+
+def is_state_file(path: str | os.PathLike[str]) -> bool:
+    """Say whether a file is a SQLite database, by its content; an empty one is none.
+
+    Raises:
+        StoreUnavailableError: It cannot be read.
+    """
+    location, database = _opened(path)
+    try:
+        if location.path is None or location.path.stat().st_size < _SMALLEST:
+            return False
+        _reading(
+            database, location, lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar()
+        )
+    except StoreUnavailableError as error:
+        cause = error.__cause__
+        original = cause.orig if isinstance(cause, DBAPIError) else cause
+        if getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            return False
+        raise
+    else:
+        return True
+    finally:
+        database.close()
+
+
+def _opened(path: str | os.PathLike[str]) -> tuple[Location, Database]:
+    location = locate(path)
+    if location.path is not None and location.path.is_dir():
+        msg = f"{location} is a folder; name a file"
+        raise StoreUnavailableError(msg)
+    return location, open_read_only(location, StoreSettings())
+
+
+def _reading(database: Database, location: Location, unit: Callable[[Connection], T]) -> T:
+    """Run a unit that reads, again while a writer without a write-ahead log is in the way."""
+    settings = StoreSettings()
+    retrying = retry_on_contention(
+        patience_s=settings.write_patience_s,
+        min_attempts=settings.write_min_attempts,
+        pause_s=settings.retry_pause_s,
+    )
+    with reporting_errors(location):
+        return retrying(lambda: database.read(unit))()
 
 
 class StateFile:
@@ -72,20 +153,19 @@ class StateFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._location = locate(path)
-        self._database = open_read_only(self._location, StoreSettings())
+        self._location, self._database = _opened(path)
         try:
             self._columns = self._read(_columns)
         except BaseException:
             self.close()
             raise
-        for table, needed in (
-            ("sessions", {"id"}),
-            ("messages", {"id", "session_id", "role"}),
-        ):
-            if not needed <= self._columns.get(table, set()):
+        for table, needed in _NEEDED.items():
+            if missing := needed - self._columns.get(table, set()):
                 self.close()
-                msg = f"{self._location} has no {table} to read; name a state.db"
+                lacks = f"column {min(missing)}" if table in self._columns else "rows to read"
+                msg = f"{self._location} has no {table} with {lacks}; name a state.db"
+                if table not in self._columns:
+                    msg = f"{self._location} has no table {table}; name a state.db"
                 raise StoreUnavailableError(msg)
 
     def __enter__(self) -> Self:
@@ -110,173 +190,256 @@ class StateFile:
         """The level of Hermes schema that the file names; None where it names none."""
         if "version" not in self._columns.get("schema_version", set()):
             return None
-        level: int | None = self._read(
+        named = self._read(
             lambda db: db.execute(text("SELECT max(version) FROM schema_version")).scalar()
         )
-        return level
+        return named if isinstance(named, int) else None
 
     def unknown_columns(self) -> dict[str, int]:
         """Count the rows that say something in a column that is not read, by `table.column`."""
         counts: dict[str, int] = {}
         for table, known in _KNOWN.items():
             for name in sorted(self._columns.get(table, set()) - known - _ABOUT_STORAGE[table]):
-                quoted = name.replace('"', '""')
-                counted = text(f'SELECT count("{quoted}") FROM {table}')  # noqa: S608 - quoted
-                rows = self._read(lambda db, query=counted: db.execute(query).scalar_one())
-                if rows:
+                if rows := self._count(f"count({_quoted(name)})", table):
                     counts[f"{table}.{name}"] = rows
         return counts
 
-    def unread_tables(self) -> list[str]:
-        """List the tables that are not read, but for those that make up a search index."""
-        read = {*_KNOWN, "system_prompts", "schema_version", "alembic_version", "state_meta"}
-        return sorted(
-            name
-            for name in self._columns
-            if name not in read and not name.startswith(("messages_fts", "sqlite_"))
-        )
+    def unread_tables(self) -> dict[str, int]:
+        """Count the rows of the tables that are not read, but for those of a search index."""
+        counts: dict[str, int] = {}
+        for name in sorted(self._columns.keys() - _READ):
+            if name.startswith(("messages_fts", "sqlite_")):
+                continue
+            try:
+                rows = self._count("count(*)", name)
+            except StoreUnavailableError:
+                continue  # a virtual table whose module is not here keeps no rows of its own
+            if rows:
+                counts[name] = rows
+        return counts
+
+    def left_out(self) -> dict[str, int]:
+        """Count what is in the tables that are read, and still does not come along."""
+        owner = "SELECT id FROM sessions WHERE id IS NOT NULL"
+        counts = {
+            "sessions without an id": self._count(
+                "count(*)", "sessions", "WHERE id IS NULL OR CAST(id AS TEXT) = ''"
+            ),
+            "messages of no session": self._count(
+                "count(*)", "messages", f"WHERE session_id IS NULL OR session_id NOT IN ({owner})"
+            ),
+        }
+        return {what: count for what, count in counts.items() if count}
 
     def session_count(self) -> int:
         """Count the sessions."""
-        counted: int = self._read(
-            lambda db: db.execute(text("SELECT count(*) FROM sessions")).scalar_one()
-        )
-        return counted
+        return self._count("count(*)", "sessions", f"WHERE {_HAS_ID}")
 
     def sessions(self) -> Iterator[dict[str, Any]]:
         """Yield each session with its messages, oldest first, as an export has them."""
         order = "started_at, id" if "started_at" in self._columns["sessions"] else "id"
-        ids = self._read(
+        rows = self._read(
             lambda db: list(
-                db.execute(text(f"SELECT id FROM sessions ORDER BY {order}")).scalars()  # noqa: S608
+                db.execute(
+                    text(f"SELECT rowid FROM sessions WHERE {_HAS_ID} ORDER BY {order}")  # noqa: S608 - constants
+                ).scalars()
             )
         )
-        for session_id in ids:
-            if (
-                exported := self._read(lambda db, of=session_id: self._exported(db, of))
-            ) is not None:
+        for row in rows:
+            exported = self._read(lambda db, at=row: self._exported(db, at))
+            if exported is not None:
                 yield exported
 
-    def _read(self, unit: Any) -> Any:
-        with reporting_errors(self._location):
-            return self._database.read(unit)
+    def _count(self, what: str, table: str, where: str = "") -> int:
+        counted = text(f"SELECT {what} FROM {_quoted(table)} {where}")  # noqa: S608 - quoted
+        return int(self._read(lambda db: db.execute(counted).scalar_one()))
 
-    def _exported(self, db: Connection, session_id: str) -> dict[str, Any] | None:
+    def _read(self, unit: Callable[..., T]) -> T:
+        return _reading(self._database, self._location, unit)
+
+    def _exported(self, db: Connection, rowid: int) -> dict[str, Any] | None:
         row = (
-            db.execute(text("SELECT * FROM sessions WHERE id = :id"), {"id": session_id})
+            db.execute(text("SELECT * FROM sessions WHERE rowid = :row"), {"row": rowid})
             .mappings()
             .first()
         )
         if row is None:
             return None
-        rows = db.execute(
-            text("SELECT * FROM messages WHERE session_id = :id ORDER BY id"), {"id": session_id}
-        ).mappings()
-        session = _session(dict(row))
-        session["messages"] = [_message(dict(each), session) for each in rows]
-        if session.get("system_prompt") is None:
+        of_session = {"id": row["id"]}
+        session = _session(row)
+        if session["system_prompt"] is None:
             session["system_prompt"] = self._prompt(db, row.get("system_prompt_hash"))
+        session["messages"] = [
+            _message(each, session)
+            for each in db.execute(
+                text("SELECT * FROM messages WHERE session_id = :id ORDER BY id"), of_session
+            ).mappings()
+        ]
         if "session_id" in self._columns.get("session_model_usage", set()):
-            session["model_usage"] = [
-                _usage_line(dict(each), session)
-                for each in db.execute(
-                    text("SELECT * FROM session_model_usage WHERE session_id = :id"),
-                    {"id": session_id},
-                ).mappings()
-            ]
+            lines = db.execute(
+                text("SELECT * FROM session_model_usage WHERE session_id = :id"), of_session
+            ).mappings()
+            # Where there is none, the totals make one.
+            session["model_usage"] = _usage_lines(lines, session) or None
         return session
 
-    def _prompt(self, db: Connection, prompt_hash: str | None) -> str | None:
+    def _prompt(self, db: Connection, prompt_hash: Any) -> str | None:
         if prompt_hash is None or not {"hash", "prompt"} <= self._columns.get(
             "system_prompts", set()
         ):
             return None
-        found: str | None = db.execute(
+        found = db.execute(
             text("SELECT prompt FROM system_prompts WHERE hash = :hash"), {"hash": prompt_hash}
         ).scalar()
-        return found
+        return _plain(found)
+
+
+_HAS_ID = "id IS NOT NULL AND CAST(id AS TEXT) <> ''"
+
+
+def _quoted(name: str) -> str:
+    # A colon would begin a parameter.
+    return '"' + name.replace('"', '""').replace(":", "\\:") + '"'
 
 
 def _columns(db: Connection) -> dict[str, set[str]]:
-    found = db.execute(
-        text(
-            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c "
-            "WHERE m.type = 'table'"
-        )
-    )
+    tables = db.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'")).scalars().all()
     columns: dict[str, set[str]] = {}
-    for table, name in found:
-        columns.setdefault(table, set()).add(name)
+    for table in map(str, tables):
+        columns[table] = set()
+        # Of others nothing is asked: a virtual table may need a module that is not here.
+        if table in _READ:
+            told = db.execute(text("SELECT name FROM pragma_table_info(:t)"), {"t": table})
+            columns[table] = set(told.scalars())
     return columns
 
 
-def _session(row: Mapping[str, Any]) -> dict[str, Any]:
-    session = {name: row[name] for name in SessionRecord.__annotations__ if name in row}
-    session["id"] = str(session["id"])
-    session["source"] = session.get("source") or "unknown"
-    session["started_at"] = session.get("started_at") or 0.0
-    session["model_config"] = _json(session.get("model_config"))
-    for name in _COUNTS:
-        # A damaged counter is counted as nothing; the messages themselves are all there.
-        session[name] = max(_whole(session.get(name)), 0)
-    for name in ("archived", "pinned"):
-        session[name] = bool(session.get(name))
-    if session.get("relation") not in {None, "continuation", "branch", "subagent"}:
-        session["relation"] = None
-    return session
+def _session(row: Mapping[Any, Any]) -> dict[str, Any]:
+    config, relation = row.get("model_config"), row.get("relation")
+    session: dict[str, Any] = {name: _plain(row.get(name)) for name in _SESSION_TEXTS}
+    return session | {
+        "id": _plain(row["id"]),
+        "source": _plain(row.get("source")) or _UNKNOWN,
+        "started_at": _number(row.get("started_at")) or 0.0,
+        "ended_at": _number(row.get("ended_at")),
+        "model_config": _json(config),
+        "relation": relation if relation in _RELATIONS else None,
+        **{name: _whole(row.get(name)) for name in _SESSION_COUNTS},
+        **{name: _number(row.get(name)) for name in _COSTS},
+        **{name: _is_set(row.get(name)) for name in ("archived", "pinned")},
+    }
 
 
-def _message(row: Mapping[str, Any], session: Mapping[str, Any]) -> dict[str, Any]:
-    message = {name: row[name] for name in MessageRecord.__annotations__ if name in row}
-    message["session_id"] = session["id"]
-    message["content"] = _content(row)
-    for name in _JSON_COLUMNS:
-        message[name] = _json(message.get(name))
-    for name in (row.get("json_columns") or "").split(","):
-        if name in message:
-            message[name] = _json(message[name])
-    if not isinstance(message.get("timestamp"), int | float):
-        message["timestamp"] = session["started_at"]
-    if message.get("active") is None:
-        message["active"] = True
-    if message.get("compacted") is None:
-        message["compacted"] = False
-    message["active"] = bool(message["active"]) and not message["compacted"]
-    message["compacted"] = bool(message["compacted"])
-    return message
+def _message(row: Mapping[Any, Any], session: Mapping[str, Any]) -> dict[str, Any]:
+    message: dict[str, Any] = {name: _text(row.get(name)) for name in _MESSAGE_TEXTS}
+    message["content"] = _content(message["content"], _text(row.get("content_encoding")))
+    for name in (_text(row.get("json_columns")) or "").split(","):
+        if name in _MESSAGE_TEXTS:
+            message[name] = _encoded_text(message[name])
+    timestamp = _number(row.get("timestamp"))
+    token_count = row.get("token_count")
+    compacted = _is_set(row.get("compacted"))
+    return message | {
+        "id": row["id"],
+        "session_id": session["id"],
+        "role": _plain(row["role"]) or _UNKNOWN,
+        "timestamp": session["started_at"] if timestamp is None else timestamp,
+        "token_count": None if token_count is None else _whole(token_count),
+        "active": not compacted and _is_set(row.get("active", 1), unsaid=True),
+        "compacted": compacted,
+        **{name: _json(row.get(name)) for name in _MESSAGE_JSON},
+    }
 
 
-def _usage_line(row: Mapping[str, Any], session: Mapping[str, Any]) -> dict[str, Any]:
-    line = {name: row[name] for name in ModelUsageLine.__annotations__ if name in row}
-    for name in ("first_seen", "last_seen"):
-        if line.get(name) is None:
-            line[name] = session["started_at"]
-    return line
+def _usage_lines(
+    rows: Iterator[Mapping[Any, Any]] | Any, session: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Read the lines of a session; two that say the same of model, provider, task are one."""
+    lines: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = tuple(_plain(row.get(name)) or "" for name in ("model", "billing_provider", "task"))
+        figures = {name: _whole(row.get(name)) for name in _TOKENS}
+        costs = {name: _number(row.get(name)) for name in _COSTS}
+        first, last = (_number(row.get(name)) for name in ("first_seen", "last_seen"))
+        line = lines.setdefault(
+            key,
+            {
+                **dict(zip(("model", "billing_provider", "task"), key, strict=True)),
+                **dict.fromkeys(_TOKENS, 0),
+                **dict.fromkeys(_COSTS),
+                "first_seen": session["started_at"] if first is None else first,
+                "last_seen": session["started_at"] if last is None else last,
+            },
+        )
+        for name, figure in figures.items():
+            line[name] += figure
+        for name, cost in costs.items():
+            line[name] = cost if line[name] is None else line[name] + (cost or 0.0)
+    return list(lines.values())
 
 
-def _content(row: Mapping[str, Any]) -> Any:
-    stored, encoding = row.get("content"), row.get("content_encoding")
-    if isinstance(stored, str) and encoding is None and stored.startswith(_MARK):
-        stored, encoding = stored[len(_MARK) :], JSON
-        try:
-            return parse_content(stored, encoding)
-        except ValueError:
-            return row["content"]
+def _content(stored: str | None, encoding: str | None) -> Any:
+    if stored is None:
+        return None
+    if encoding is None and stored.startswith(_MARK):
+        held, encoding = stored[len(_MARK) :], JSON
+    else:
+        held = stored
     try:
-        return parse_content(stored, encoding)
+        value = parse_content(held, encoding)
+        if not isinstance(value, str):
+            encode_json(value)
     except ValueError:
         return stored
+    return value
+
+
+def _encoded_text(stored: str | None) -> str | None:
+    try:
+        value = None if stored is None else parse_json(stored)
+    except ValueError:
+        return stored
+    if isinstance(value, list):
+        return "".join(piece for piece in value if isinstance(piece, str))
+    return value if isinstance(value, str) else stored
 
 
 def _json(stored: Any) -> Any:
-    """Read a JSON column; what does not parse is kept as the text it is."""
-    if not isinstance(stored, str):
-        return stored
+    """Read a JSON column; what does not parse, or lies too deep, is kept as its text."""
+    held = _text(stored)
+    if held is None:
+        return None
     try:
-        return parse_json(stored)
+        value = parse_json(held)
+        encode_json(value)
     except ValueError:
-        return stored
+        return held
+    return value
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _plain(value: Any) -> str | None:
+    """Read a text that stands in a column as it is; NUL, which not every store holds, goes."""
+    held = _text(value)
+    return held if held is None else held.replace("\0", "\ufffd")
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return None
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+    return max(value, 0) if isinstance(value, int) else 0
+
+
+def _is_set(value: Any, *, unsaid: bool = False) -> bool:
+    if value is None:
+        return unsaid
+    return value not in {0, "0", "", "false", "False"}

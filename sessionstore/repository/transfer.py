@@ -27,6 +27,9 @@ _LONGEST_TITLE = 500
 # Messages that come after need ids too: beyond 2**63 - 1 there are none.
 _LARGEST_ID = 2**53
 
+# Built once: compiling them costs more than running them.
+_INSERT_SESSION, _INSERT_MESSAGE, _INSERT_USAGE = map(insert, (SESSIONS, MESSAGES, MODEL_USAGE))
+
 _MESSAGE_STATES = ("active", "compacted")
 # Kept by triggers, or told by another field: taken from a record, not into a row.
 _DERIVED = ("last_active_at", "system_prompt_hash")
@@ -251,7 +254,7 @@ def store(connection: Connection, prepared: Callable[[], Iterator[Prepared]]) ->
     late: list[tuple[str, str]] = []
     for each in prepared():
         session_id, parent_id = each.session["id"], each.session["parent_session_id"]
-        held = exported(connection, session_id)
+        held = exported(connection, session_id) if sessions.exists(connection, session_id) else None
         if held is not None:
             same = _is_same(connection, each, held)
             report["unchanged" if same else "conflicts"].append(session_id)
@@ -292,9 +295,7 @@ def _insert_session(
     values = {name: value for name, value in new.session.items() if name != "system_prompt"}
     if new.session["system_prompt"] is not None:
         prompts.keep(connection, values["system_prompt_hash"], new.session["system_prompt"])
-    connection.execute(
-        insert(SESSIONS).values(values | {"title": title, "parent_session_id": parent_id})
-    )
+    connection.execute(_INSERT_SESSION, values | {"title": title, "parent_session_id": parent_id})
     session_id = values["id"]
     keep_ids = _are_free(connection, [row["id"] for row in new.messages])
     rows = [
@@ -306,13 +307,11 @@ def _insert_session(
         for row in new.messages
     ]
     if rows:
-        connection.execute(insert(MESSAGES), rows)
+        connection.execute(_INSERT_MESSAGE, rows)
         if keep_ids and connection.dialect.name == "postgresql":
             connection.execute(_MOVE_SEQUENCE)
     if new.usage:
-        connection.execute(
-            insert(MODEL_USAGE), [line | {"session_id": session_id} for line in new.usage]
-        )
+        connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in new.usage])
 
 
 _MOVE_SEQUENCE = text(

@@ -1,0 +1,66 @@
+"""The same on PostgreSQL, where ids are drawn from a sequence that rows may run ahead of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from postgres_server import postgres_server, postgres_url
+from test_importing import fill, one, said
+
+from sessionstore import ImportRejectedError, SessionDB
+
+__all__ = ["postgres_server", "postgres_url"]
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def server(postgres_url: str) -> Iterator[SessionDB]:
+    """An empty store on a server."""
+    with SessionDB(url=postgres_url) as opened:
+        yield opened
+
+
+def test_what_leaves_a_file_comes_into_a_server_equal(server: SessionDB, tmp_path: Path):
+    with SessionDB(tmp_path / "from.db") as db:
+        fill(db)
+        exported = db.export_all()
+
+    server.import_sessions(exported)
+
+    assert server.export_all() == exported
+    assert not server.import_sessions(exported)["conflicts"]
+    highest = max(m["id"] for each in exported for m in each["messages"])
+    assert server.append_message("root", "user", "an ordinary one") > highest
+
+
+def test_new_ids_do_not_meet_those_that_came_along(server: SessionDB):
+    server.create_session("here", "cli")
+    server.append_message("here", "user", "mine")
+
+    server.import_sessions(
+        [
+            one("kept", messages=[said(id=n) for n in range(2, 7)]),
+            one("anew", messages=[said(id=2), said(id=9)]),
+            one("later", messages=[said(id=20)]),
+            one("unsaid", messages=[said(), said()]),
+        ]
+    )
+
+    stored = [[m["id"] for m in server.get_messages(each)] for each in ("kept", "anew", "unsaid")]
+    assert stored[0] == [2, 3, 4, 5, 6]
+    flat = [each for ids in stored for each in ids]
+    assert len(set(flat)) == len(flat)
+    assert all(ids == sorted(ids) for ids in stored)
+    assert server.append_message("here", "user", "next") > 20
+
+
+def test_what_is_refused_or_only_shown_leaves_nothing(server: SessionDB):
+    with pytest.raises(ImportRejectedError):
+        server.import_sessions([one("a", messages=[said()]), one("b", title="x" * 600)])
+    assert server.import_sessions([one("a", messages=[said()])], dry_run=True)["messages"] == 1
+
+    assert server.session_count() == 0
+    assert server.import_sessions([one("c", title="网" * 500, rewind_count=2**62)])["imported"]
