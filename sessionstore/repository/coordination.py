@@ -7,10 +7,24 @@ of the caller's clock.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Row,
+    Table,
+    delete,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import ReturningInsert
 
 from sessionstore.codec import decode_json
 from sessionstore.errors import SessionNotFoundError
@@ -24,6 +38,21 @@ DELIVERED = "delivered"
 FAILED = "failed"
 RUNNING = "running"
 COMPLETED = "completed"
+DELIVERY_STATES = (PENDING, CLAIMED, DELIVERED, FAILED)
+
+# SQLite takes at most 32,766 parameters in a statement (https://www.sqlite.org/limits.html).
+_AT_ONCE = 1000
+
+
+def _insert(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
+    return (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
+
+
+@functools.cache
+def _insert_or_ignore(dialect: str, table: Table) -> ReturningInsert[Any]:
+    # What it returns says whether it made a row; a count is not to be had on PostgreSQL.
+    return _insert(dialect, table).on_conflict_do_nothing().returning(*table.primary_key)
+
 
 # Locks.
 
@@ -44,10 +73,12 @@ def acquire_lock(
     )
     if taken.rowcount:
         return True
-    if connection.execute(select(COMPRESSION_LOCKS).where(of_session)).first() is not None:
-        return False
-    connection.execute(insert(COMPRESSION_LOCKS).values(session_id=session_id, **values))
-    return True
+    # Of two that find no lock one makes it.
+    made = connection.execute(
+        _insert_or_ignore(connection.dialect.name, COMPRESSION_LOCKS),
+        {"session_id": session_id, **values},
+    )
+    return made.first() is not None
 
 
 def refresh_lock(
@@ -92,17 +123,24 @@ def save_route(
     connection: Connection, scope: str, session_key: str, entry_json: str, *, now: float
 ) -> None:
     """Set the route of one chat."""
-    done = connection.execute(
-        update(GATEWAY_ROUTES)
-        .where(GATEWAY_ROUTES.c.scope == scope, GATEWAY_ROUTES.c.session_key == session_key)
-        .values(entry_json=entry_json, updated_at=now)
+    connection.execute(
+        _upsert_route(connection.dialect.name),
+        {
+            "scope": scope,
+            "session_key": session_key,
+            "entry_json": entry_json,
+            "updated_at": now,
+        },
     )
-    if done.rowcount == 0:
-        connection.execute(
-            insert(GATEWAY_ROUTES).values(
-                scope=scope, session_key=session_key, entry_json=entry_json, updated_at=now
-            )
-        )
+
+
+@functools.cache
+def _upsert_route(dialect: str) -> Insert:
+    made = _insert(dialect, GATEWAY_ROUTES)
+    return made.on_conflict_do_update(
+        index_elements=[GATEWAY_ROUTES.c.scope, GATEWAY_ROUTES.c.session_key],
+        set_={name: made.excluded[name] for name in ("entry_json", "updated_at")},
+    )
 
 
 def load_routes(connection: Connection, scope: str) -> dict[str, Any]:
@@ -119,6 +157,9 @@ def replace_routes(
     connection: Connection, scope: str, entries: Mapping[str, str], *, now: float
 ) -> None:
     """Put new routes in the place of all of a scope."""
+    if connection.dialect.name == "postgresql":
+        # A DELETE sees no row that another transaction is about to commit.
+        connection.execute(text("LOCK TABLE gateway_routing IN SHARE ROW EXCLUSIVE MODE"))
     connection.execute(delete(GATEWAY_ROUTES).where(GATEWAY_ROUTES.c.scope == scope))
     for session_key, entry_json in entries.items():
         save_route(connection, scope, session_key, entry_json, now=now)
@@ -139,12 +180,8 @@ def delete_route(connection: Connection, scope: str, session_key: str) -> bool:
 
 def add_delivery(connection: Connection, values: Mapping[str, Any]) -> bool:
     """Note something that is owed; say whether it is new. The same id is the same delivery."""
-    known = connection.execute(
-        select(DELIVERIES.c.delivery_id).where(DELIVERIES.c.delivery_id == values["delivery_id"])
-    ).first()
-    if known is None:
-        connection.execute(insert(DELIVERIES).values(**values))
-    return known is None
+    made = connection.execute(_insert_or_ignore(connection.dialect.name, DELIVERIES), dict(values))
+    return made.first() is not None
 
 
 def claim_deliveries(
@@ -168,21 +205,22 @@ def claim_deliveries(
             .with_for_update(skip_locked=True)
         ).scalars()
     )
-    if not ids:
-        return []
-    chosen = DELIVERIES.c.delivery_id.in_(ids)
-    connection.execute(
-        update(DELIVERIES)
-        .where(chosen)
-        .values(
-            state=CLAIMED,
-            claimed_by=owner,
-            lease_expires_at=now + lease_s,
-            attempts=DELIVERIES.c.attempts + 1,
-            updated_at=now,
+    claimed: list[Delivery] = []
+    for start in range(0, len(ids), _AT_ONCE):
+        chosen = DELIVERIES.c.delivery_id.in_(ids[start : start + _AT_ONCE])
+        connection.execute(
+            update(DELIVERIES)
+            .where(chosen)
+            .values(
+                state=CLAIMED,
+                claimed_by=owner,
+                lease_expires_at=now + lease_s,
+                attempts=DELIVERIES.c.attempts + 1,
+                updated_at=now,
+            )
         )
-    )
-    return _listed(connection, chosen)
+        claimed += _listed(connection, chosen)
+    return claimed
 
 
 def settle_delivery(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,8 @@ from sessionstore.codec import encode_json
 from sessionstore.records import Delivery, Handoff, SessionRecord
 from sessionstore.repository import checks, coordination
 from sessionstore.store.base import StoreBase
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class CoordinationCalls(StoreBase):
@@ -22,8 +25,8 @@ class CoordinationCalls(StoreBase):
     ) -> bool:
         """Take the lock of a session; return whether the holder has it.
 
-        The same holder again has it for longer. A lock whose time is over is anybody's, so a
-        program that was killed blocks nobody for long.
+        The same holder again has it for so long from now. A lock whose time is over is
+        anybody's, so a program that was killed blocks nobody for long.
         """
         named, now, ttl_s = self._lease(holder, ttl_seconds)
         of_session = checks.required_text("session_id", session_id)
@@ -87,7 +90,9 @@ class CoordinationCalls(StoreBase):
             delivery_id: The caller's id for it; None makes one.
         """
         now = self._now()
-        new_id = checks.required_text("delivery_id", delivery_id or uuid.uuid4().hex)
+        new_id = checks.required_text(
+            "delivery_id", uuid.uuid4().hex if delivery_id is None else delivery_id
+        )
         values = {
             "delivery_id": new_id,
             "session_id": checks.required_text("session_id", session_id),
@@ -138,7 +143,7 @@ class CoordinationCalls(StoreBase):
             retry_at: Epoch seconds from which it may be claimed again; None gives it up.
         """
         now = self._now()
-        changes: dict[str, Any] = {"last_error": checks.plain_text("error", error)}
+        changes: dict[str, Any] = {"last_error": _told(error)}
         if retry_at is None:
             changes["state"] = coordination.FAILED
         else:
@@ -151,7 +156,14 @@ class CoordinationCalls(StoreBase):
         )
 
     def list_deliveries(self, state: str | None = None) -> list[Delivery]:
-        """List what is `pending`, `claimed`, `delivered` or `failed`, or all, longest due first."""
+        """List what is `pending`, `claimed`, `delivered` or `failed`, or all, longest due first.
+
+        Raises:
+            ValueError: It is no such state.
+        """
+        if state is not None and state not in coordination.DELIVERY_STATES:
+            msg = f"state must be one of {', '.join(coordination.DELIVERY_STATES)}, not {state!r}"
+            raise ValueError(msg)
         return self._read(lambda db: coordination.list_deliveries(db, state))
 
     # Hand-over to another platform.
@@ -212,7 +224,7 @@ class CoordinationCalls(StoreBase):
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        said = checks.plain_text("error", error)
+        said = _told(error)
         return self._write(
             lambda db: coordination.change_handoff(
                 db,
@@ -245,6 +257,12 @@ class CoordinationCalls(StoreBase):
 
 def _key(session_key: str) -> str:
     return checks.required_text("session_key", session_key)
+
+
+def _told(error: str | None) -> str | None:
+    """Return what went wrong, with U+FFFD where not every back end can hold it: it is told."""
+    said = checks.optional_text("error", error)
+    return None if said is None else _UNSTORABLE.sub("\ufffd", said)
 
 
 def _json(value: Any) -> str:
