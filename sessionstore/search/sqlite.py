@@ -230,6 +230,7 @@ def _scan(
     by_id = MESSAGES.c.id.asc() if oldest else MESSAGES.c.id.desc()
     texts = (
         select(*_TEXT_COLUMNS)
+        .select_from(MESSAGES)
         .join(SESSIONS, _ITS_SESSION)
         .where(*scope.conditions())
         .order_by(by_id)
