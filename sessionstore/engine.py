@@ -30,7 +30,7 @@ from sessionstore.errors import (
     StoreBusyError,
     StoreUnavailableError,
 )
-from sessionstore.retry import is_contention, retry_on_contention
+from sessionstore.retry import is_contention, retrying
 from sessionstore.settings import StoreSettings, default_location
 
 P = ParamSpec("P")
@@ -204,9 +204,7 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
     database = Database(location, engine, read_only=False)
     try:
         with reporting_errors(location):
-            _retrying(settings)(database.outside_transaction)(
-                lambda raw: _ensure_wal(raw, location)
-            )
+            retrying(settings)(database.outside_transaction)(lambda raw: _ensure_wal(raw, location))
             # All at once and never more: SQLite keeps the descriptor of a closed connection
             # until the last one of the process goes, so a pool that breathes would leak.
             pooled = [engine.connect() for _ in range(settings.connections)]
@@ -398,14 +396,6 @@ def _size(name: str) -> int:
         return Path(name).stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _retrying(settings: StoreSettings) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    return retry_on_contention(
-        patience_s=settings.write_patience_s,
-        min_attempts=settings.write_min_attempts,
-        pause_s=settings.retry_pause_s,
-    )
 
 
 # https://www.sqlite.org/rescode.html, primary codes that make a store unusable as it is.
