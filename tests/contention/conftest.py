@@ -1,55 +1,69 @@
-"""Other programs: processes of their own that speak with a test by lines of text."""
+"""Other programs: processes of their own that speak with a test through a pipe."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
+import programs
 import pytest
 
 from sessionstore import SessionDB
 
-PROGRAMS = Path(__file__).with_name("programs.py")
+# A process that has imported the package forks the programs off, so that one starts in
+# milliseconds; it has no threads and has opened no store.
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["sessionstore"])
 
 
 class Program:
-    """A running function of programs.py: it says lines of JSON and waits for our word."""
+    """A running function of programs.py."""
 
     def __init__(self, name: str, *arguments: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAMS), name, json.dumps(arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        self.link, theirs = _processes.Pipe()
+        self.process = _processes.Process(
+            target=getattr(programs, name), args=(theirs, *arguments), daemon=True
         )
+        self.process.start()
+        theirs.close()
 
     def hear(self) -> Any:
-        """Wait for the next line it says."""
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()[1]
-        return json.loads(line)
+        """Wait for the next thing it says."""
+        assert self.link.poll(60), "it says nothing"
+        return self.link.recv()
 
     def tell(self, word: str = "go") -> None:
         """Let it go on."""
-        self.process.stdin.write(f"{word}\n")
-        self.process.stdin.flush()
+        self.link.send(word)
 
     def rest(self) -> list[Any]:
         """Wait for its end and return what it said until then; it must not have failed."""
-        out, error = self.process.communicate(timeout=120)
-        assert self.process.returncode == 0, error
-        return [json.loads(line) for line in out.splitlines()]
+        said = self._until_its_end()
+        self.process.join(60)
+        assert self.process.exitcode == 0
+        return said
+
+    def kill(self) -> list[Any]:
+        """End it at once, as `kill -9` does, and return what it had said."""
+        self.process.kill()
+        self.process.join()
+        return self._until_its_end()
+
+    def _until_its_end(self) -> list[Any]:
+        said = []
+        try:
+            while self.link.poll(60):
+                said.append(self.link.recv())
+        except (EOFError, OSError):  # the second in the middle of a word
+            pass
+        return said
 
     def stop(self) -> None:
         """End it if it still runs."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        self.process.kill()
+        self.process.join()
+        self.link.close()
 
 
 @pytest.fixture
@@ -58,17 +72,13 @@ def start() -> Iterator[Callable[..., Program]]:
     running: list[Program] = []
 
     def start(name: str, *arguments: Any) -> Program:
-        program = Program(name, *map(_plain, arguments))
+        program = Program(name, *arguments)
         running.append(program)
         return program
 
     yield start
     for program in running:
         program.stop()
-
-
-def _plain(argument: Any) -> Any:
-    return str(argument) if isinstance(argument, Path) else argument
 
 
 @pytest.fixture(scope="session")

@@ -1,52 +1,43 @@
-"""What the other programs of these tests do; run as `programs.py NAME ARGUMENTS-AS-JSON`.
+"""What the other programs of these tests do, each in a process of its own.
 
-Each says lines of JSON and waits for a line where its test has to be ready first.
+A program tells its test things by `link.send`, and waits with `link.recv` where the test has to
+be ready first.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
-import sys
+import threading
+from multiprocessing.connection import Connection
 from typing import Any
 
 from sessionstore import SessionDB, SessionNotFoundError
 
 
-def say(value: Any) -> None:
-    print(json.dumps(value), flush=True)
-
-
-def wait() -> str:
-    return sys.stdin.readline().strip()
-
-
-def write_sessions(path: str, number: int) -> None:
+def write_sessions(link: Connection, path: str, number: int) -> None:
     """Append 50 messages to a session of one's own and 25 to a shared one, in turn."""
     with SessionDB(path) as db:
-        say("ready")
-        wait()
+        link.send("ready")
+        link.recv()
         db.create_session(f"own{number}", "cli")
         db.create_session("shared", "cli")
         for turn in range(50):
             db.append_message(f"own{number}", "user", f"own {number} {turn}")
             if turn % 2:
                 db.append_message("shared", "assistant", f"shared {number} {turn}")
-    say("done")
+    link.send("done")
 
 
-def open_store(path: str) -> None:
+def open_store(link: Connection, path: str) -> None:
     """Open a store the moment the test says so, and say what is in it."""
-    say("ready")
-    wait()
+    link.send("ready")
+    link.recv()
     with SessionDB(path) as db:
-        say([db.session_count(), db.message_count()])
+        link.send([db.session_count(), db.message_count()])
 
 
-def open_many(path: str, threads: int) -> None:
+def open_many(link: Connection, path: str, threads: int) -> None:
     """Open a store in several threads at once."""
-    import threading
-
     together = threading.Barrier(threads)
     found: list[Any] = []
 
@@ -59,87 +50,87 @@ def open_many(path: str, threads: int) -> None:
             found.append(repr(error))
 
     running = [threading.Thread(target=open_one) for _ in range(threads)]
-    say("ready")
-    wait()
+    link.send("ready")
+    link.recv()
     for each in running:
         each.start()
     for each in running:
         each.join()
-    say(found)
+    link.send(found)
 
 
-def hold_write_lock(path: str) -> None:
+def hold_write_lock(link: Connection, path: str) -> None:
     """Hold the write lock until told to let go."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
-    say("held")
-    wait()
+    link.send("held")
+    link.recv()
     connection.execute("COMMIT")
     connection.close()
-    say("free")
+    link.send("free")
 
 
-def try_write_lock(path: str) -> None:
+def try_write_lock(link: Connection, path: str) -> None:
     """Say, each time one is asked, whether the write lock can be had at once."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=0)
-    while wait():
+    while link.recv() == "go":
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            say(error.sqlite_errorname)
+            link.send(error.sqlite_errorname)
         else:
             connection.execute("ROLLBACK")
-            say("had")
+            link.send("had")
 
 
-def append_and_report(path: str, session_id: str) -> None:
+def append_and_report(link: Connection, path: str, session_id: str) -> None:
     """Append for ever; say each id that was returned before the next append."""
     db = SessionDB(path)
     number = 0
     while True:
         number += 1
         calls = [{"id": f"{number}-{each}"} for each in range(number % 3)]
-        say(db.append_message(session_id, "assistant", f"message {number}", tool_calls=calls))
+        link.send(db.append_message(session_id, "assistant", f"message {number}", tool_calls=calls))
         if number % 5 == 0:
             for stored in db.append_messages(
                 session_id, [{"role": "user", "content": f"batch {number}"}] * 3
             ):
-                say(stored)
+                link.send(stored)
 
 
-def append_once(path: str, session_id: str) -> None:
+def append_once(link: Connection, path: str, session_id: str) -> None:
     """Keep a store open, and append when told; say the id or the error."""
     db = SessionDB(path)
     db.get_session(session_id)
-    say("ready")
-    wait()
+    link.send("ready")
+    link.recv()
     try:
-        say(db.append_message(session_id, "user", "late"))
+        link.send(db.append_message(session_id, "user", "late"))
     except SessionNotFoundError as error:
-        say(error.session_id)
+        link.send(error.session_id)
     db.close()
 
 
-def read_then_append(path: str, session_id: str) -> None:
+def read_then_append(link: Connection, path: str, session_id: str) -> None:
     """Read, wait until somebody else has written, then append."""
     with SessionDB(path) as db:
         before = db.message_count()
-        say(before)
-        wait()
-        say(db.append_message(session_id, "user", "after the other"))
+        link.send(before)
+        link.recv()
+        link.send(db.append_message(session_id, "user", "after the other"))
 
 
-def create_session(path: str, session_id: str) -> None:
+def create_session(link: Connection, path: str, session_id: str) -> None:
     """Create a session the moment the test says so."""
     with SessionDB(path) as db:
-        say("ready")
-        wait()
-        say(db.create_session(session_id, "cli", title="Same"))
+        link.send("ready")
+        link.recv()
+        link.send(db.create_session(session_id, "cli", title="Same"))
 
 
-def come_and_go(path: str, rounds: int) -> None:
+def come_and_go(link: Connection, path: str, rounds: int) -> None:
     """Open the store by plain SQL, move a unit between two rows, and close, again and again."""
-    say("ready")
+    link.send("ready")
     for number in range(rounds):
         connection = sqlite3.connect(path, isolation_level=None, timeout=30)
         for _ in range(number % 3 + 1):
@@ -152,8 +143,4 @@ def come_and_go(path: str, rounds: int) -> None:
                 )
             connection.execute("COMMIT")
         connection.close()
-    say("done")
-
-
-if __name__ == "__main__":
-    globals()[sys.argv[1]](*json.loads(sys.argv[2]))
+    link.send("done")

@@ -17,7 +17,7 @@ def test_what_is_read_is_always_one_state_that_was(path, start, rounds):
     writer.hear()
     seen = []
     with SessionDB(path, read_only=True) as reader:
-        while writer.process.poll() is None:
+        while writer.process.is_alive():
             listed = {each["id"]: each for each in reader.list_sessions_rich()}
             assert listed["left"]["input_tokens"] == listed["right"]["input_tokens"]
             assert listed["left"]["model"] == listed["right"]["model"]
