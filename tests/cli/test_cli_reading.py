@@ -297,6 +297,7 @@ def test_the_store_may_be_named_after_the_command(run: Run, filled: Path, tmp_pa
     assert run("list", "--db", str(filled), db=nowhere).exit_code == 0
     assert run("db", "current", "--db", str(filled), db=nowhere).exit_code == 0
     assert run("list", "--url", f"sqlite:///{filled}").exit_code == 2
+    assert "absent.db does not exist; name another with --db" in run("list", db=nowhere).stderr
     assert run("list", db=nowhere).exit_code == 1
     assert not nowhere.exists()
 
