@@ -19,6 +19,15 @@ from sessionstore.records import Content
 
 logger = logging.getLogger("sessionstore")
 
+
+def _refuse_constant(name: str) -> NoReturn:
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
+
+
+# `json.loads` with an option makes a reader for each call, which takes as long as reading.
+_READER = json.JSONDecoder(parse_constant=_refuse_constant)
+
 _MARK = "\x00json:"
 
 # Deeper values would be written and then not be read again: the standard parser recurses, and
@@ -46,6 +55,8 @@ def encode_content(value: Content) -> str | None:
 
 def decode_content(stored: str | None) -> Content:
     """Give back what `encode_content` was given; a damaged value is its text, and a warning."""
+    if type(stored) is str and not stored.startswith(_MARK):
+        return stored
     try:
         return parse_content(stored)
     except TypeError:
@@ -100,7 +111,10 @@ def parse_json(text: str) -> Any:
         ValueError: It is none, or nested deeper than the parser can follow.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _READER.decode(text)
+    except TypeError as error:
+        msg = f"JSON must be text, not {type(text).__name__}"
+        raise ValueError(msg) from error
     except RecursionError as error:
         msg = "the JSON is nested too deep"
         raise ValueError(msg) from error
@@ -111,11 +125,6 @@ def _dump(value: Any) -> str:
     # Real characters, unless one of them is half of a pair: UTF-8 has no form for that.
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text if _is_unicode(text) else json.dumps(value, allow_nan=False)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    msg = f"{name} is no JSON"
-    raise ValueError(msg)
 
 
 def _is_unicode(text: str) -> bool:
