@@ -123,7 +123,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionDB]:
         yield opened
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(TEXTS, min_size=1, max_size=8), st.lists(QUERIES, min_size=1, max_size=6))
 def test_what_is_found_is_what_the_rule_says(
     shared: SessionDB, texts: list[str], queries: list[Query]

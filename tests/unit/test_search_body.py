@@ -6,7 +6,7 @@ import json
 import logging
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessionstore.codec import (
@@ -41,6 +41,7 @@ def same(left: object, right: object) -> bool:
     return repr(left) == repr(right)
 
 
+@settings(deadline=None)
 @given(ANY_TEXT | st.lists(JSON) | st.dictionaries(ANY_TEXT, JSON))
 def test_content_comes_back_equal_and_of_its_type(value: str | list | dict) -> None:
     stored = encode_content(value)
@@ -49,6 +50,7 @@ def test_content_comes_back_equal_and_of_its_type(value: str | list | dict) -> N
     assert same(decode_content(stored), value)
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_a_json_value_comes_back_equal_and_of_its_type(value: object) -> None:
     stored = encode_json(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessionstore.search import fold
@@ -79,6 +79,7 @@ def test_the_short_way_gives_what_the_long_way_gives_for_every_character() -> No
     assert all(len(each.lower()) == 1 for each in taken)
 
 
+@settings(deadline=None)
 @given(TRICKY)
 @example("A\u0345\u0301")
 def test_folding_twice_changes_nothing(text: str) -> None:
@@ -91,6 +92,7 @@ def test_folding_twice_changes_no_single_letter() -> None:
     assert [each for each in letters if fold(fold(each)) != fold(each)] == []
 
 
+@settings(deadline=None)
 @given(st.lists(TRICKY, max_size=5))
 def test_the_fold_of_lines_is_the_lines_folds(lines: list[str]) -> None:
     assert fold("\n".join(lines)) == "\n".join(map(fold, lines))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessionstore.errors import QueryError
@@ -212,7 +212,9 @@ TEXTS = st.lists(
 ).map("".join)
 
 
+@settings(deadline=None)
 @given(st.lists(WORDS, max_size=6).map(" ".join), st.lists(TEXTS, max_size=4))
+@example(r"C:\Users", [r'"C:\\Users"', "x"])
 def test_a_block_is_only_passed_over_where_nothing_in_it_matches(
     query: str, texts: list[str]
 ) -> None:

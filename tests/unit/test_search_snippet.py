@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessionstore.search import fold
@@ -96,7 +96,10 @@ PIECES = st.text(
 )
 
 
+@settings(deadline=None)
 @given(PIECES, st.integers(1, 30))
+@example("あ" * 511 + "か\u3099い", 1)
+@example("x" * 511 + "ᄒ\u1161\u11abx", 1)
 def test_a_view_folds_like_the_fold_and_leads_back(piece: str, times: int) -> None:
     text = piece * times
     view = _View.of(text)
@@ -108,6 +111,7 @@ def test_a_view_folds_like_the_fold_and_leads_back(piece: str, times: int) -> No
         assert view.folded[at] in fold(text[begin:after])
 
 
+@settings(deadline=None)
 @given(
     st.text(st.sampled_from("ab 网络-éÉ\u0301ﬁ\n"), max_size=400),
     st.sampled_from(["a", "网", "e", "fi", '"a b"', "b*"]),
