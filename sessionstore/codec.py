@@ -27,6 +27,15 @@ JSON_PIECES = "json-pieces"
 
 _PAIR_OF_HALVES = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
 
+
+def _refuse_constant(name: str) -> NoReturn:
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
+
+
+# `json.loads` with an option makes a reader for each call, which takes as long as reading.
+_READER = json.JSONDecoder(parse_constant=_refuse_constant)
+
 # Deeper values would be written and then not be read again: the standard parser recurses, and
 # the reader may stand lower in its stack (1,000 frames by default) than the writer did.
 MAX_DEPTH = 400
@@ -55,7 +64,7 @@ def encode_content(value: Content) -> tuple[str | None, str | None]:
 
 def decode_content(stored: str | None, encoding: str | None) -> Content:
     """Give back what `encode_content` was given; a damaged value is its text, and a warning."""
-    if encoding is None and not isinstance(stored, bytes):
+    if encoding is None and type(stored) is str:
         return stored
     try:
         return parse_content(stored, encoding)
@@ -127,7 +136,10 @@ def parse_json(text: str) -> Any:
         ValueError: It is none, or nested deeper than the parser can follow.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _READER.decode(text)
+    except TypeError as error:
+        msg = f"JSON must be text, not {type(text).__name__}"
+        raise ValueError(msg) from error
     except RecursionError as error:
         msg = "the JSON is nested too deep"
         raise ValueError(msg) from error
@@ -138,11 +150,6 @@ def _dump(value: Any) -> str:
     # Real characters, unless one of them is half of a pair: UTF-8 has no form for that.
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text if _is_unicode(text) else json.dumps(value, allow_nan=False)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    msg = f"{name} is no JSON"
-    raise ValueError(msg)
 
 
 def is_plain(text: str) -> bool:

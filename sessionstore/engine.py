@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import NullPool, QueuePool
 
@@ -30,7 +30,7 @@ from sessionstore.errors import (
     StoreBusyError,
     StoreUnavailableError,
 )
-from sessionstore.retry import is_contention, retry_on_contention
+from sessionstore.retry import is_contention, retrying
 from sessionstore.settings import StoreSettings, default_location
 
 P = ParamSpec("P")
@@ -135,17 +135,17 @@ class Database:
             StoreBusyError: A read-only file changed under every attempt.
         """
         if not (self.read_only and self.location.path):
-            with self.engine.begin() as connection:
-                return unit(connection)
+            with self.engine.connect() as connection:
+                return self._run(connection, unit)
         # A file that nobody has open is read as it lies, without a lock or a side file. A
         # writer that comes meanwhile shows in what stat says, and the unit is run again.
         for _ in range(_SETTLE_ATTEMPTS):
             before = _fingerprint_at_rest(self.location.path)
             unlocked = True
             try:
-                with self.engine.begin() as connection:
+                with self.engine.connect() as connection:
                     unlocked = isinstance(connection.connection.driver_connection, _Unlocked)
-                    result = unit(connection)
+                    result = self._run(connection, unit)
             except DBAPIError:
                 if not unlocked or before == _fingerprint(self.location.path):
                     raise
@@ -158,7 +158,29 @@ class Database:
     def write(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one transaction that holds the write lock from its first moment."""
         connection = self.engine.connect().execution_options(**{WRITE_OPTION: True})
-        with connection, connection.begin():
+        with connection:
+            return self._run(connection, unit)
+
+    def _run(self, connection: Connection, unit: Callable[[Connection], T]) -> T:
+        """Run a unit in a transaction; if it meets damaged text, again and marking it.
+
+        A text factory of ours takes a sixth of a load, and damage is rare.
+        """
+        raw: Any = connection.connection.driver_connection
+        if self.location.path is None or raw is None:
+            with connection.begin():
+                return unit(connection)
+        raw.text_factory = str
+        try:
+            with connection.begin():
+                return unit(connection)
+        except OperationalError as error:
+            # The driver's own complaint, of text that is no UTF-8, comes without a code.
+            if hasattr(error.orig, "sqlite_errorcode"):
+                raise
+        finally:
+            raw.text_factory = _decode_text
+        with connection.begin():
             return unit(connection)
 
     def outside_transaction(self, unit: Callable[[Any], T]) -> T:
@@ -204,9 +226,7 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
     database = Database(location, engine, read_only=False)
     try:
         with reporting_errors(location):
-            _retrying(settings)(database.outside_transaction)(
-                lambda raw: _ensure_wal(raw, location)
-            )
+            retrying(settings)(database.outside_transaction)(lambda raw: _ensure_wal(raw, location))
             # All at once and never more: SQLite keeps the descriptor of a closed connection
             # until the last one of the process goes, so a pool that breathes would leak.
             pooled = [engine.connect() for _ in range(settings.connections)]
@@ -322,8 +342,8 @@ def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _casefold(value: str | float | None) -> str | float | None:
-    return value.casefold() if isinstance(value, str) else value
+def _casefold(value: bytes | None) -> str | None:
+    return None if value is None else _decode_text(value).casefold()
 
 
 def _begin(connection: Connection) -> None:
@@ -398,14 +418,6 @@ def _size(name: str) -> int:
         return Path(name).stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _retrying(settings: StoreSettings) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    return retry_on_contention(
-        patience_s=settings.write_patience_s,
-        min_attempts=settings.write_min_attempts,
-        pause_s=settings.retry_pause_s,
-    )
 
 
 # https://www.sqlite.org/rescode.html, primary codes that make a store unusable as it is.

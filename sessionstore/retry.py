@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 from sqlalchemy.exc import DBAPIError
 
 from sessionstore.errors import StoreBusyError
+from sessionstore.settings import StoreSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,3 +91,19 @@ def retry_on_contention(
         return retried
 
     return decorate
+
+
+def retrying(
+    settings: StoreSettings, *, patience_s: float | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function run again as the settings of a store say.
+
+    Args:
+        settings: Patience, attempts and pauses.
+        patience_s: Another patience than theirs, in seconds.
+    """
+    return retry_on_contention(
+        patience_s=settings.write_patience_s if patience_s is None else patience_s,
+        min_attempts=settings.write_min_attempts,
+        pause_s=settings.retry_pause_s,
+    )

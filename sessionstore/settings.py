@@ -17,6 +17,8 @@ class StoreSettings:
         write_patience_s: A write that meets contention is tried again for at least
             this long.
         write_min_attempts: … and at least this often, before StoreBusyError.
+        upgrade_patience_s: While another program upgrades the schema, which takes minutes
+            for a large old file, opening waits at least this long.
         busy_timeout_s: How long SQLite itself waits for a lock within one attempt.
         retry_pause_s: Shortest and longest random pause between two attempts.
         checkpoint_every_writes: A PASSIVE checkpoint of the write-ahead log follows
@@ -28,6 +30,7 @@ class StoreSettings:
 
     write_patience_s: float = 20.0
     write_min_attempts: int = 15
+    upgrade_patience_s: float = 300.0
     busy_timeout_s: float = 1.0
     retry_pause_s: tuple[float, float] = (0.020, 0.150)
     checkpoint_every_writes: int = 50

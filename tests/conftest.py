@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sessionstore import SessionDB
+
+# No test is timed, since machines are busy with other things: an example may take long. In
+# CI the same examples run each time, so that a change is to blame for what fails.
+settings.register_profile(
+    "store", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("ci", settings.get_profile("store"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "store")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 
 from sessionstore import schema
 from sessionstore.cli.output import safe, talk, write_json
-from sessionstore.cli.store import chosen_location, opened, store_options
+from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
 from sessionstore.engine import (
     Database,
     Location,
@@ -67,7 +67,7 @@ def upgrade() -> None:
 @store_options
 def current(*, as_json: bool) -> None:
     """Say which revision the store is at, and which level of Hermes."""
-    location = chosen_location()
+    location = existing_location()
     with _to_look_at(location) as store:
         status = _status(store)
         level = store.read(_hermes_level) if status.revision else status.hermes_level
@@ -95,7 +95,7 @@ def check(*, as_json: bool) -> None:
 
     Changes nothing. The exit status is 1 if anything is wrong.
     """
-    location = chosen_location()
+    location = existing_location()
     with _to_look_at(location) as store:
         status = _status(store)
         findings = [*_file_findings(store), _Finding("schema", _schema_trouble(status))]

@@ -55,9 +55,6 @@ def _console() -> Console:
 def sessions(found: Sequence[SessionSummary]) -> None:
     """Print a line, or in a narrow terminal two, for each conversation."""
     console = _console()
-    if console.width < _TABLE_WIDTH:
-        _stacked(console, found)
-        return
     heads = ("ID", "TITLE OR PREVIEW", "SOURCE", "ACTIVE", "MESSAGES", "TOKENS")
     rows = [
         (
@@ -71,21 +68,19 @@ def sessions(found: Sequence[SessionSummary]) -> None:
         for each in found
     ]
     taken = sum(
-        max(map(cell_len, (head, *(str(row[at]) for row in rows))))
+        max(map(cell_len, (head, *(str(row[at]) for row in rows)))) + _GAP
         for at, head in enumerate(heads)
-        if at != 1
+        if head != "TITLE OR PREVIEW"
     )
-    room = max(_LEAST_TITLE, console.width - taken - _GAP * (len(heads) - 1))
+    # Nothing but a title is ever cut: an id is there to be copied.
+    room = console.width - taken
+    if console.width < _TABLE_WIDTH or room < _LEAST_TITLE:
+        _stacked(console, found)
+        return
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
     for head in heads:
-        count = head in ("MESSAGES", "TOKENS")
-        # An id is there to be copied: it is folded rather than cut.
-        table.add_column(
-            head,
-            justify="right" if count else "left",
-            no_wrap=head != "ID",
-            overflow="ellipsis" if head != "ID" else "fold",
-        )
+        counts = head in ("MESSAGES", "TOKENS")
+        table.add_column(head, justify="right" if counts else "left", no_wrap=True)
     for session_id, heading, *rest in rows:
         heading.truncate(room, overflow="ellipsis")
         table.add_row(Text(session_id, style="cyan"), heading, *map(Text, rest))

@@ -52,13 +52,24 @@ def chosen_location() -> Location:
         raise Failure(str(error)) from error
 
 
+def existing_location() -> Location:
+    """Say the same, for a command that makes nothing: a file has to be there.
+
+    Only whether there is such a file is asked; the store says the rest.
+    """
+    location = chosen_location()
+    if location.path is not None and not location.path.exists():
+        raise Failure(f"{location} does not exist; name another with --db, or store something")
+    return location
+
+
 @contextmanager
 def opened() -> Iterator[SessionDB]:
     """Open the store to read: nothing is made, changed or upgraded.
 
     What the store finds wrong with the input ends the command with one line.
     """
-    location = chosen_location()
+    location = existing_location()
     # A path is handed on as one: a question mark in it would end it in a URL.
     url = None if location.path else location.url.render_as_string(hide_password=False)
     try:

@@ -63,4 +63,5 @@ def _contains(connection: Connection, column: str, parameter: str) -> str:
     """Write that a text column holds a casefolded parameter, literally (no LIKE pattern)."""
     if connection.dialect.name == "postgresql":
         return f"strpos(lower({column}), lower(:{parameter})) > 0"
-    return f"instr(casefold({column}), :{parameter}) > 0"
+    # As bytes: the driver fails a statement whose function is given text that is no UTF-8.
+    return f"instr(casefold(CAST({column} AS BLOB)), :{parameter}) > 0"

@@ -17,14 +17,14 @@ from sessionstore.engine import (
     reporting_errors,
 )
 from sessionstore.errors import StoreBusyError
-from sessionstore.retry import is_contention
+from sessionstore.retry import is_contention, retrying
 from sessionstore.schema.status import (
     SchemaStatus,
     check_supported,
     read_status,
     require_current,
 )
-from sessionstore.schema.walk import keeping_references, retrying, upgrade, write_lock
+from sessionstore.schema.walk import keeping_references, upgrade, write_lock
 from sessionstore.settings import StoreSettings
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from sessionstore.engine import WRITE_OPTION, Database, reporting_errors
 from sessionstore.errors import MigrationError
-from sessionstore.retry import is_contention, retry_on_contention
+from sessionstore.retry import is_contention, retrying
 from sessionstore.schema.status import SchemaStatus, check_supported_by, read_status
 from sessionstore.settings import StoreSettings
 
@@ -214,7 +214,9 @@ def _walk(
 
     done: list[str] = []
     with reporting_errors(database.location):
-        while (revision := retrying(settings)(step)()) is not None:
+        # Whoever does the next revision may need long for it, and the others wait for that.
+        patient = retrying(settings, patience_s=settings.upgrade_patience_s)
+        while (revision := patient(step)()) is not None:
             done.append(revision)
             if progress:
                 progress(revision)
@@ -284,12 +286,3 @@ def _broken_references(connection: Connection) -> set[tuple[str, int | None, str
         return None
     # Without the number of the key, which counts from the newest and so shifts with each.
     return {(table, row, parent) for table, row, parent, _ in found}
-
-
-def retrying(settings: StoreSettings) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Run a unit again while others are in the way, for as long as the settings say."""
-    return retry_on_contention(
-        patience_s=settings.write_patience_s,
-        min_attempts=settings.write_min_attempts,
-        pause_s=settings.retry_pause_s,
-    )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
 
 from sessionstore.codec import parse_content
 from sessionstore.models import MESSAGES, SESSIONS
@@ -30,8 +31,22 @@ def load_hits(
     """Load messages of these ids, in this order, with their neighbours; two statements."""
     if not ids:
         return []
+    wanted = _statement(include_inactive=include_inactive)
+    rows: dict[int, _Row] = {row.id: row for row in connection.execute(wanted, {"ids": ids})}
+    beside = {each for row in rows.values() for each in (row.before_id, row.after_id)}
+    beside -= {None, *rows}
+    message = MESSAGES.c
+    others = select(message.id, message.role, message.content, message.content_encoding).where(
+        message.id.in_(beside)
+    )
+    shown = {row.id: row for row in [*connection.execute(others), *rows.values()]}
+    return [_hit(tree, rows[each], shown) for each in ids]
+
+
+@cache
+def _statement(*, include_inactive: bool) -> Select[*tuple[Any, ...]]:
     message, session = MESSAGES.c, SESSIONS.c
-    statement = (
+    return (
         select(
             message.id,
             message.session_id,
@@ -49,16 +64,8 @@ def load_hits(
             _neighbour(include_inactive=include_inactive, before=False).label("after_id"),
         )
         .join(SESSIONS, session.id == message.session_id)
-        .where(message.id.in_(ids))
+        .where(message.id.in_(bindparam("ids", expanding=True)))
     )
-    rows: dict[int, _Row] = {row.id: row for row in connection.execute(statement)}
-    beside = {each for row in rows.values() for each in (row.before_id, row.after_id)}
-    beside -= {None, *rows}
-    others = select(message.id, message.role, message.content, message.content_encoding).where(
-        message.id.in_(beside)
-    )
-    shown = {row.id: row for row in [*connection.execute(others), *rows.values()]}
-    return [_hit(tree, rows[each], shown) for each in ids]
 
 
 def _neighbour(*, include_inactive: bool, before: bool) -> ColumnElement[int | None]:

@@ -44,9 +44,26 @@ def rebuild(connection: Connection) -> None:
             text("SELECT sql FROM sqlite_master WHERE name = :table"), {"table": table}
         ).scalar()
         if found:
-            connection.exec_driver_sql(f"DROP TABLE {table}")
+            _drop(connection, table)
         connection.exec_driver_sql(found or definition)
         connection.exec_driver_sql(_FILL.format(table=table))
+
+
+def _drop(connection: Connection, table: str) -> None:
+    """Drop a full-text table, whatever its shadow tables hold or lack.
+
+    FTS5 opens a table to drop it, so it is first given what it writes for one without rows:
+    averages and structure in the one, the version of the format in the other
+    (https://www.sqlite.org/fts5.html#fts5_data_structures).
+    """
+    for statement in (
+        f"CREATE TABLE IF NOT EXISTS {table}_data(id INTEGER PRIMARY KEY, block BLOB)",
+        f"INSERT OR REPLACE INTO {table}_data VALUES(1, x''), (10, x'00000000000000')",
+        f"CREATE TABLE IF NOT EXISTS {table}_config(k PRIMARY KEY, v) WITHOUT ROWID",
+        f"INSERT OR REPLACE INTO {table}_config VALUES('version', 4)",
+        f"DROP TABLE {table}",
+    ):
+        connection.exec_driver_sql(statement)
 
 
 def optimize(connection: Connection) -> None:

@@ -213,7 +213,7 @@ def occurrences(
     Those of one spelling come in order; those of another spelling (a run of words and then
     the literal phrase, a term and then its escaped form) begin anew.
     """
-    stop = len(body) if end is None else end
+    stop = len(body) if end is None else min(end, len(body))
     match leaf:
         case Phrase(text, edge):
             yield from _runs(words(text), body, start, stop, edge)

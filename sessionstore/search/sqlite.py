@@ -231,7 +231,8 @@ def _scan(
     by_id = MESSAGES.c.id.asc() if oldest else MESSAGES.c.id.desc()
     texts = (
         select(*_TEXT_COLUMNS)
-        .join_from(MESSAGES, SESSIONS, _ITS_SESSION)
+        .select_from(MESSAGES)
+        .join(SESSIONS, _ITS_SESSION)
         .where(*scope.conditions())
         .order_by(by_id)
     )

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sessionstore import schema
 from sessionstore.engine import Location, locate, reporting_errors
 from sessionstore.errors import StoreBusyError, StoreClosedError, StoreUnavailableError
-from sessionstore.retry import retry_on_contention
+from sessionstore.retry import retrying
 from sessionstore.settings import StoreSettings
 
 T = TypeVar("T")
@@ -46,13 +46,8 @@ class StoreBase:
         # Writers of one process queue here rather than at the database, where they would
         # wait in steps of the busy handler. It is free while a retry pauses.
         self._writer = threading.Lock()
-        retrying = retry_on_contention(
-            patience_s=self._settings.write_patience_s,
-            min_attempts=self._settings.write_min_attempts,
-            pause_s=self._settings.retry_pause_s,
-        )
-        self._read_with_retry = retrying(self._database.read)
-        self._write_with_retry = retrying(self._write_once)
+        self._read_with_retry = retrying(self._settings)(self._database.read)
+        self._write_with_retry = retrying(self._settings)(self._write_once)
 
     @property
     def location(self) -> Location:
@@ -136,13 +131,8 @@ class StoreBase:
             with self._writer:
                 return self._database.outside_transaction(unit)
 
-        retrying = retry_on_contention(
-            patience_s=self._settings.write_patience_s,
-            min_attempts=self._settings.write_min_attempts,
-            pause_s=self._settings.retry_pause_s,
-        )
         with reporting_errors(self._location):
-            return retrying(alone)()
+            return retrying(self._settings)(alone)()
 
     def _checkpoint(self, mode: str) -> None:
         """Move the write-ahead log into the file, as far as others let it; never raises."""

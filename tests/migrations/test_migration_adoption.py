@@ -388,6 +388,18 @@ def test_an_odd_file_opens_at_the_newest(kind: str, old_file: OldFile, made: Mad
     assert files.ask(path, "SELECT count(*) FROM messages") == [(10,)]
 
 
+def test_a_missing_index_is_filled_again_at_its_own_level(old_file: OldFile) -> None:
+    path = old_file(3)
+    with files.raw(path) as connection:
+        connection.execute("DROP TABLE messages_fts")
+    files.upgrade_file(path, "0003")
+    with files.raw(path) as connection:
+        check = "INSERT INTO messages_fts(messages_fts, rank) VALUES('integrity-check', 1)"
+        connection.execute(check)
+    find = "SELECT rowid FROM messages_fts WHERE messages_fts MATCH ?"
+    assert files.ask(path, find, files.word(4)) == [(5,)]
+
+
 def test_the_broken_triggers_of_late_10_do_break_a_delete(old_file: OldFile) -> None:
     path = old_file(10)
     with files.raw(path) as connection:

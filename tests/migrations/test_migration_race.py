@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import schema_files as files
 from race_worker import open_each
+from sqlalchemy import event
 
 from sessionstore.errors import SchemaOutdatedError
 
@@ -87,6 +88,48 @@ def test_four_threads_open_one_file_at_once(rounds: int, made: Made, tmp_path: P
         thread.join(120)
     assert failed == []
     check_files(absent, old, made("head"))
+
+
+def test_four_threads_upgrade_files_of_their_own(made: Made, tmp_path: Path) -> None:
+    """Alembic's context is one for the process; no file may get another file's revision."""
+    absent, old = make_files(tmp_path, 2 * THREADS)
+    barrier = threading.Barrier(THREADS)
+    failed: list[BaseException] = []
+
+    def work(own: list[Path]) -> None:
+        barrier.wait(60)
+        try:
+            for path in own:
+                files.open_store(path)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it fails the test
+            failed.append(error)
+
+    threads = [
+        threading.Thread(target=work, args=([*absent, *old][number::THREADS],))
+        for number in range(THREADS)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert failed == []
+    check_files(absent, old, made("head"))
+
+
+def test_an_upgrade_takes_the_write_lock_before_it_looks(tmp_path: Path) -> None:
+    path = files.real_file("06", tmp_path)
+    asked: list[str] = []
+    with files.database(path) as opened:
+
+        @event.listens_for(opened.engine, "before_cursor_execute")
+        def _(_connection, _cursor, statement: str, *_: object) -> None:
+            asked.append(statement)
+
+        files.upgrade(opened)
+    begins = [number for number, said in enumerate(asked) if said.startswith("BEGIN")]
+    assert begins[0] == 0
+    assert {asked[number] for number in begins} == {"BEGIN IMMEDIATE"}
+    assert all("alembic_version" in asked[number + 1] for number in begins)
 
 
 def test_readers_look_on_while_a_file_is_upgraded(tmp_path: Path) -> None:

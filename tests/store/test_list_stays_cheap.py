@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 import time
@@ -164,11 +163,11 @@ def test_a_list_of_a_large_store_comes_at_once(store, path):
     for way in ({}, {"order_by_last_active": True}):
         took = []
         for _ in range(20):
-            began = time.perf_counter()
+            # The processor's time: other tests run beside this one.
+            began = time.thread_time()
             assert len(store.list_sessions_rich(**way)) == 20
-            took.append(time.perf_counter() - began)
-        # 19 of 20 within the budget; the machine may be busy with something else once.
-        assert sorted(took)[18] < BUDGET_S, json.dumps(took)
+            took.append(time.thread_time() - began)
+        assert sorted(took)[18] < BUDGET_S, took
 
 
 def test_a_word_in_the_oldest_conversation_brings_it_to_the_top(store, path):

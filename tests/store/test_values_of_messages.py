@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from sessionstore import SessionDB, SessionNotFoundError
+from sessionstore import ConflictError, SessionDB, SessionNotFoundError
 
 IMAGE = base64.b64encode(bytes(range(256)) * 3000).decode()
 PARTS = [{"type": "text", "text": "kiwi"}, {"type": "image", "data": IMAGE}]
@@ -227,6 +227,9 @@ def test_a_damaged_row_is_marked_and_its_neighbours_are_whole(damaged, sql, capl
     assert len(damaged.export_session("s")["messages"]) == 3
     assert damaged.list_sessions_rich()[0]["preview"] == "before"
     assert len(damaged.search_messages("after")) == 1
+    assert damaged.search_messages("zebra") == []
+    with pytest.raises(ConflictError):
+        damaged.sync_messages("s", [{"role": "user", "content": "before"}])
     assert sql("SELECT hex(content), tool_calls, hex(reasoning) FROM messages") == stored_before
 
 
@@ -239,6 +242,11 @@ def test_a_damaged_session_row_does_not_keep_the_list_from_showing(session, sql)
     assert {each["id"] for each in session.list_sessions_rich()} == {"s", "t"}
     assert session.get_session("t")["model_config"] is None
     assert session.get_session("t")["title"] == "A\ufffd"
+    assert session.list_sessions_rich(title="zebra") == []
+    assert [each["id"] for each in session.list_sessions_rich(title="a\ufffd")] == ["t"]
+    # Nor from being written to.
+    session.set_session_title("t", "Whole")
+    assert session.get_session_by_title("Whole")["id"] == "t"
 
 
 def test_numbers_and_bytes_in_text_columns_do_not_keep_the_rest_from_loading(session, sql):

@@ -1,0 +1,106 @@
+"""The command as a process: exit status, pipes, encodings, what it loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sessionstore import SessionDB
+
+COMMAND = [sys.executable, "-m", "sessionstore"]
+
+
+def process(*arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    surroundings = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, env=surroundings | env, check=False, timeout=60
+    )
+
+
+def test_the_exit_status_tells_errors_from_wrong_usage(filled: Path):
+    missing = process("show", "zz", "--db", str(filled))
+
+    assert missing.returncode == 1
+    assert missing.stdout == b""
+    assert missing.stderr.count(b"\n") == 1
+    assert b"Traceback" not in missing.stderr
+    assert process("list", "--no-such-option").returncode == 2
+    assert process("--version").returncode == 0
+
+
+def test_the_default_store_is_found_at_the_moment_of_asking(filled: Path, tmp_path: Path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "state.db").write_bytes(filled.read_bytes())
+
+    assert b"Fix the build" in process("list", HERMES_HOME=str(home)).stdout
+    named = process("list", SESSIONSTORE_URL=f"sqlite:///{filled}", HERMES_HOME=str(tmp_path))
+    assert b"Fix the build" in named.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_failure(filled: Path):
+    with SessionDB(filled) as db:
+        db.create_session("big", "cli")
+        db.append_messages("big", [{"role": "user", "content": "x" * 5000}] * 100)
+
+    for arguments in (["show", "big"], ["show", "big", "--json"], ["export"], ["list"]):
+        running = subprocess.Popen(
+            [*COMMAND, *arguments, "--db", str(filled)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert running.stdout
+        assert running.stderr
+        running.stdout.read(1) if arguments != ["list"] else None
+        running.stdout.close()
+        said = running.stderr.read()
+        running.stderr.close()
+        assert (running.wait(60), said) == (0, b""), arguments
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_any_text_goes_out_in_any_encoding(filled: Path, encoding: str):
+    shown = process("show", "lone", "--db", str(filled), PYTHONIOENCODING=encoding)
+    as_json = process("show", "lone", "--json", "--db", str(filled), PYTHONIOENCODING=encoding)
+
+    assert shown.returncode == 0
+    assert b"half \\ud83d a pair" in shown.stdout
+    assert json.loads(as_json.stdout.decode(encoding))["title"] == "a_b%c 桂林"
+    assert ("桂林".encode() in as_json.stdout) == (encoding == "utf-8")
+
+
+def test_a_full_disk_is_one_line(filled: Path):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "export", "--db", str(filled)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert b"No space left" in done.stderr
+
+
+def test_a_command_loads_what_it_needs_and_no_more(filled: Path):
+    script = (
+        "import sys\n"
+        "from sessionstore.cli import main\n"
+        "main(sys.argv[1:], standalone_mode=False)\n"
+        "print(sorted({'alembic', 'rich', 'mako'} & set(sys.modules)), file=sys.stderr)\n"
+    )
+
+    def loaded(*arguments: str) -> str:
+        run = [sys.executable, "-c", script, "--db", str(filled), *arguments]
+        return subprocess.run(run, capture_output=True, check=True, text=True).stderr.strip()
+
+    assert loaded("list", "--json") == "[]"
+    assert loaded("list") == "['rich']"

@@ -1,0 +1,51 @@
+"""Every command says what it does, and docs/cli.md says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sessionstore.cli import main
+from sessionstore.cli.reference import page
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+
+
+ALL = dict(commands(main))
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_command_and_option_has_help(words: tuple[str, ...]):
+    command = ALL[words]
+
+    assert command.help
+    assert all(each.help for each in command.params if isinstance(each, click.Option))
+    result = CliRunner().invoke(main, [*words, "--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+    assert {"--db", "--url"} <= {name for each in command.params for name in each.opts}
+    if not isinstance(command, click.Group):
+        assert f"## `sessionstore {' '.join(words)}" in REFERENCE.read_text()
+
+
+def test_the_reference_is_that_of_the_commands():
+    assert REFERENCE.read_text() == page()
+
+
+def test_everything_that_lists_gives_json():
+    listing = {("list",), ("show",), ("search",), ("stats",), ("db", "current"), ("db", "history")}
+
+    assert listing <= {
+        path for path, command in ALL.items() for each in command.params if "--json" in each.opts
+    }

@@ -1,0 +1,120 @@
+"""Threads that come and go leave nothing open, and a store may close under their hands."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from sessionstore import SessionDB, StoreClosedError
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture
+def filled(path: Path, empty_file: bytes) -> Path:
+    path.write_bytes(empty_file)
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+        db.append_messages("s", [{"role": "user", "content": f"kiwi {n}"} for n in range(300)])
+    return path
+
+
+def test_five_hundred_short_threads_leave_no_descriptor(filled):
+    with SessionDB(filled) as db:
+        db.append_message("s", "user", "first")
+        before = descriptors()
+        failures: list[BaseException] = []
+
+        def work(number: int) -> None:
+            try:
+                if number % 5 == 0:
+                    db.append_message("s", "user", f"from {number}")
+                db.get_messages("s", limit=5)
+                db.search_messages("kiwi", limit=1)
+            except BaseException as error:  # noqa: BLE001 - shown below
+                failures.append(error)
+
+        for start in range(0, 500, 10):
+            threads = [
+                threading.Thread(target=work, args=(start + number,)) for number in range(10)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert failures == []
+        assert abs(descriptors() - before) <= 2
+        assert db.message_count("s") == 401
+
+
+def test_stores_opened_and_closed_again_and_again_leave_no_descriptor(filled):
+    def use() -> None:
+        with SessionDB(filled) as db:
+            db.append_message("s", "user", "x")
+        with SessionDB(filled, read_only=True) as db:
+            db.message_count()
+
+    use()
+    before = descriptors()
+    for _ in range(20):
+        use()
+    assert abs(descriptors() - before) <= 2
+
+
+def test_closing_under_reading_and_writing_threads_ends_them_in_order(filled):
+    ends: Counter[str] = Counter()
+    before = descriptors()
+    for _ in range(15):
+        db = SessionDB(filled)
+        started = threading.Barrier(7)
+
+        def read(db=db, started=started) -> None:
+            started.wait()
+            try:
+                for _ in range(10_000):
+                    assert len(db.get_messages("s", limit=300)) == 300
+                    db.search_messages("kiwi", limit=2)
+            except StoreClosedError:
+                ends["closed"] += 1
+            except BaseException as error:  # noqa: BLE001 - shown below
+                ends[repr(error)] += 1
+
+        def write(db=db, started=started) -> None:
+            started.wait()
+            try:
+                for _ in range(10_000):
+                    db.append_message("s", "user", "x")
+            except StoreClosedError:
+                ends["closed"] += 1
+            except BaseException as error:  # noqa: BLE001 - shown below
+                ends[repr(error)] += 1
+
+        threads = [threading.Thread(target=task) for task in (read, read, read, read, write, write)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        db.close()
+        for thread in threads:
+            thread.join()
+    assert ends == {"closed": 15 * 6}
+    gc.collect()
+    assert abs(descriptors() - before) <= 2
+    with SessionDB(filled) as db:
+        assert db.get_session("s")["message_count"] == db.message_count("s")
+    assert [each.name for each in filled.parent.iterdir()] == ["state.db"]
+
+
+def test_a_thread_that_is_inside_a_stream_when_the_store_closes_is_told(filled):
+    db = SessionDB(filled)
+    db.create_session("t", "cli")
+    stream = db.iter_export()
+    next(stream)
+    db.close()
+    with pytest.raises(StoreClosedError):
+        next(stream)
