@@ -348,13 +348,7 @@ def _casefold(value: bytes | None) -> str | None:
 
 def _begin(connection: Connection) -> None:
     writes = connection.get_execution_options().get(WRITE_OPTION)
-    statement = "BEGIN IMMEDIATE" if writes else "BEGIN DEFERRED"
-    raw: Any = connection.connection.driver_connection
-    try:
-        # Not by way of `connection`, which takes as long for it as for an INSERT.
-        raw.execute(statement)
-    except sqlite3.OperationalError as error:
-        raise OperationalError(statement, None, error) from error
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN DEFERRED")
 
 
 def _ensure_wal(raw: sqlite3.Connection, location: Location) -> None:
