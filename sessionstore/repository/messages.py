@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -40,7 +41,7 @@ _TEXTS = (
     "platform_message_id",
 )
 _JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
-_FIELDS = frozenset({"role", "content", "token_count", "timestamp", *_TEXTS, *_JSON})
+_FIELDS = ("role", "content", "timestamp", "token_count", *_TEXTS, *_JSON)
 
 # What a model is given of a message beside role and content, where there is something.
 _OF_ALL = ("tool_call_id", "tool_name", "tool_calls")
@@ -56,6 +57,12 @@ _OF_ASSISTANTS = (
 
 # Built once: compiling them costs more than running them.
 _INSERT = insert(MESSAGES)
+# The same for SQLite's driver: by way of Core it takes twice as long.
+_STORED = (*_FIELDS, "content_encoding", "json_columns")
+_encoded = operator.itemgetter(*_STORED)
+_INSERT_SQLITE = (
+    f"INSERT INTO messages (session_id, {', '.join(_STORED)}) VALUES (?{', ?' * len(_STORED)})"
+)
 _COUNT_UP = (
     update(SESSIONS)
     .where(SESSIONS.c.id == bindparam("of_session"))
@@ -206,6 +213,11 @@ def append(
 def _insert(
     connection: Connection, session_id: str, rows: Iterable[Mapping[str, Any]]
 ) -> list[int]:
+    if connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        return [
+            driver.execute(_INSERT_SQLITE, (session_id, *_encoded(row))).lastrowid for row in rows
+        ]
     ids: list[int] = []
     for row in rows:
         stored = connection.execute(_INSERT, {**row, "session_id": session_id})
@@ -461,12 +473,11 @@ def _repeats(given: Sequence[ConversationMessage], message: ConversationMessage)
 
 
 def _as_given(record: MessageRecord) -> ConversationMessage:
-    held = cast("Mapping[str, Any]", record)
-    message: dict[str, Any] = {"role": held["role"], "content": held["content"]}
-    for name in _OF_ASSISTANTS if held["role"] == "assistant" else _OF_ALL:
-        if (value := held[name]) is not None:
-            message[name] = value
-    return cast("ConversationMessage", message)
+    message: ConversationMessage = {"role": record["role"], "content": record["content"]}
+    for name in _OF_ASSISTANTS if record["role"] == "assistant" else _OF_ALL:
+        if (value := record[name]) is not None:  # type: ignore[literal-required] # keys of both
+            message[name] = value  # type: ignore[literal-required] # as above
+    return message
 
 
 def count(connection: Connection, session_id: str | None, *, include_inactive: bool) -> int:
