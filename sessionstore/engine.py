@@ -441,6 +441,10 @@ def reporting_errors(location: Location) -> Iterator[None]:
     """
     try:
         yield
+    except UnicodeEncodeError as error:
+        # What a call stores is checked before; this is something that was looked for.
+        msg = f"{error.object!r} holds half a surrogate pair, which no id, title or name can"
+        raise ValueError(msg) from error
     except PoolTimeoutError as error:
         msg = f"{location}: every connection is in use; close long reads or open another store"
         raise StoreBusyError(msg, attempts=1, waited_s=0.0) from error
