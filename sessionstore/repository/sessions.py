@@ -128,7 +128,7 @@ def create(connection: Connection, new: dict[str, Any]) -> str:
     values = {name: value for name, value in new.items() if name not in _APART}
     session_id: str = values["id"]
     parent_id = values["parent_session_id"]
-    linked_before = _parent_of(connection, session_id) is not None
+    continued_before = chains.continued_by(connection, session_id)
     if parent_id is not None:
         if not exists(connection, parent_id):
             raise SessionNotFoundError(parent_id, f"no parent session has the id {parent_id!r}")
@@ -140,17 +140,11 @@ def create(connection: Connection, new: dict[str, Any]) -> str:
         prompts.keep(connection, new["system_prompt_hash"], new["system_prompt"])
     connection.execute(_upsert(connection.dialect.name), values)
     prompts.collect(connection, new["system_prompt_hash"])
-    if parent_id is not None and not linked_before:
+    if not continued_before:
         _join_chain(connection, session_id)
     if new["title"] is not None and titles.get_title(connection, session_id) is None:
         titles.set_title(connection, session_id, new["title"])
     return session_id
-
-
-def _parent_of(connection: Connection, session_id: str) -> str | None:
-    return connection.execute(
-        select(SESSIONS.c.parent_session_id).where(SESSIONS.c.id == session_id)
-    ).scalar_one_or_none()
 
 
 def _join_chain(connection: Connection, session_id: str) -> None:

@@ -117,7 +117,10 @@ class Naive:
         """Shorten what the user said first of what is live."""
         for message in self.live(session_id):
             if message["role"] == "user":
-                line = " ".join((message["content"] or "").split())
+                content = message["content"] or ""
+                if isinstance(content, list):
+                    content = " ".join(part["text"] for part in content)
+                line = " ".join(content.split())
                 return line if len(line) <= 60 else line[:60] + "..."
         return ""
 

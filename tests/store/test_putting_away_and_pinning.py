@@ -78,7 +78,7 @@ def test_a_message_to_what_was_put_away_does_not_bring_it_back(shelf):
 
 
 @pytest.mark.parametrize("flag", ["archived", "pinned"])
-@pytest.mark.parametrize("how", ["continue", "create", "create by times"])
+@pytest.mark.parametrize("how", ["continue", "create", "create by times", "said later"])
 def test_a_continuation_is_put_away_or_pinned_like_what_it_continues(shelf, clock, flag, how):
     getattr(shelf, f"set_session_{flag}")("c3", True)
     clock.now += 1
@@ -86,13 +86,16 @@ def test_a_continuation_is_put_away_or_pinned_like_what_it_continues(shelf, cloc
         shelf.continue_session("c3b", "c3c")
     else:
         shelf.end_session("c3b", "compression")
-        clock.now += 1
+        clock.now += -100 if how == "said later" else 1
         shelf.create_session(
             "c3c",
             "cli",
             parent_session_id="c3b",
             relation="continuation" if how == "create" else None,
         )
+        if how == "said later":
+            assert shelf.get_session("c3c")[flag] is False
+            shelf.create_session("c3c", "cli", relation="continuation")
     assert [shelf.get_session(name)[flag] for name in ("c3", "c3b", "c3c")] == [True, True, True]
     shelf.create_session("helper", "cli", parent_session_id="c3c", relation="subagent")
     shelf.create_session("fork", "cli", parent_session_id="c3c", relation="branch")
