@@ -31,6 +31,12 @@ def collect(connection: Connection, prompt_hash: str | None) -> None:
     connection.execute(delete(SYSTEM_PROMPTS).where(SYSTEM_PROMPTS.c.hash == prompt_hash, ~used))
 
 
+def collect_all(connection: Connection) -> None:
+    """Delete every prompt that no session has: other programs delete sessions without it."""
+    used = exists().where(SESSIONS.c.system_prompt_hash == SYSTEM_PROMPTS.c.hash)
+    connection.execute(delete(SYSTEM_PROMPTS).where(~used))
+
+
 def hash_in(connection: Connection, session_id: str) -> str | None:
     """Return the hash of a session's prompt; None without one, or without the session."""
     return connection.execute(

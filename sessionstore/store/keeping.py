@@ -25,7 +25,16 @@ from sessionstore.records import (
     SkippedSession,
     UpkeepReport,
 )
-from sessionstore.repository import checks, listing, messages, meta, retention, sessions, transfer
+from sessionstore.repository import (
+    checks,
+    listing,
+    messages,
+    meta,
+    prompts,
+    retention,
+    sessions,
+    transfer,
+)
 from sessionstore.store import side_files
 from sessionstore.store.base import StoreBase
 
@@ -370,13 +379,18 @@ class KeepingCalls(StoreBase):
     def purge_deleted(self) -> None:
         """Leave no byte of deleted text in any file of the store.
 
-        The search index is made anew, the file written anew, and the write-ahead log cut to
-        nothing.
+        Prompts go that no session has any more, the search index is made anew, the file
+        written anew, and the write-ahead log cut to nothing.
 
         Raises:
             StoreBusyError: A reader kept the log from being cut; call again later.
         """
-        self._write(search.rebuild)
+
+        def forget(db: Connection) -> None:
+            prompts.collect_all(db)
+            search.rebuild(db)
+
+        self._write(forget)
 
         def rewrite(raw: Any) -> tuple[int, int, int]:
             raw.execute("VACUUM")

@@ -139,7 +139,7 @@ def test_many_hostile_fields_in_one_message_do_not_mix(session):
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     messages=st.lists(

@@ -95,7 +95,7 @@ def fill(store: SessionDB, path: Path, described: list[dict]) -> Naive:
 
 a_store = st.lists(a_session, max_size=8)
 for_any_store = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     # The store is emptied for every example.
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -149,3 +149,12 @@ def test_prompts_are_stored_once_after_an_import_too(store, tmp_path, empty_file
                 lambda db: db.exec_driver_sql("SELECT count(*) FROM system_prompts").scalar()
             )
             assert left == remaining
+
+
+def test_a_purge_forgets_the_prompts_of_sessions_that_another_program_deleted(store, sql, stored):
+    store.create_session("keep", "cli", system_prompt="kept")
+    store.create_session("gone", "cli", system_prompt="orphaned")
+    sql("DELETE FROM sessions WHERE id = 'gone'")
+    assert sorted(stored().values()) == ["kept", "orphaned"]
+    store.purge_deleted()
+    assert list(stored().values()) == ["kept"]
