@@ -106,9 +106,10 @@ def _page(*, chains_as_one: bool, by_activity: bool) -> str:
         )
     return (
         f"SELECT s.id, t.id, s.started_at, {activity('x')} FROM sessions x "
-        f"CROSS JOIN sessions s ON s.id = ({root_of('x')}) "
-        f"CROSS JOIN sessions t ON t.id = ({tip_of('s')}) "
-        f"WHERE x.id = ({latest.format('y.id')}) AND "
+        # SQLite keeps the order of a CROSS JOIN, which has no ON in standard SQL.
+        "CROSS JOIN sessions s CROSS JOIN sessions t "
+        f"WHERE s.id = ({root_of('x')}) AND t.id = ({tip_of('s')}) "
+        f"AND x.id = ({latest.format('y.id')}) AND "
         + order.replace("{{}}", f"{activity('x')} DESC")
     )
 
