@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from postgres_server import postgres_server, postgres_url
 
 from sessionstore import SessionDB
+from sessionstore.repository import coordination
 
 __all__ = ["postgres_server", "postgres_url"]
 
@@ -125,6 +127,22 @@ def test_routes_are_those_of_one_replacement(db: SessionDB, where: str, together
     assert len(routes) == 10
     assert len({key.partition("-")[0] for key in routes}) == 1
     assert set(routes.values()) == {9}
+
+
+def test_a_replacement_of_routes_waits_for_another(db: SessionDB, where: str):
+    """As a mixture of both would be left where each deletes only what it sees."""
+    db.replace_gateway_routes("t", {"old": 0})
+    later = threading.Thread(target=db.replace_gateway_routes, args=("t", {"later": 2}))
+
+    def first(connection: Any) -> None:
+        coordination.replace_routes(connection, "t", {"first": "1"}, now=1.0)
+        later.start()
+        time.sleep(0.3)
+
+    db._database.write(first)
+    later.join(30)
+
+    assert db.load_gateway_routes("t") == {"later": 2}
 
 
 def test_what_a_killed_owner_had_is_claimable_again_after_its_lease(db: SessionDB, where: str):

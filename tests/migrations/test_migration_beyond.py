@@ -76,12 +76,22 @@ def known_at(level: int, exported: dict) -> dict:
     }
 
 
+@pytest.fixture(scope="module")
+def from_level_11(made: Made, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    path = tmp_path_factory.mktemp("expected") / "state.db"
+    shutil.copy(made("hermes-11"), path)
+    files.fill(path)
+    with SessionDB(path) as db:
+        return db.export_all()
+
+
 @pytest.mark.parametrize("level", range(1, 12))
-def test_every_level_ends_with_the_same_rows(level: int, old_file: OldFile) -> None:
+def test_every_level_ends_with_the_same_rows(
+    level: int, old_file: OldFile, from_level_11: list[dict]
+) -> None:
     with SessionDB(old_file(level)) as db:
         found = db.export_all()
-    with SessionDB(old_file(11)) as db:
-        expected = db.export_all()
+    expected = from_level_11
     assert [known_at(level, each) for each in found] == [known_at(level, e) for e in expected]
     assert {each["system_prompt"] for each in found} == {"Be brief."}
     assert {each["last_active_at"] for each in found} == {
@@ -135,6 +145,7 @@ def test_prompts_move_and_come_back(at: At) -> None:
         session("damaged", ", system_prompt", "CAST(x'ff61fe' AS TEXT)"),
         session("nul", ", system_prompt", "'a' || char(0) || 'b'"),
         session("blob", ", system_prompt", "CAST('Be brief.' AS BLOB)"),
+        session("other blob", ", system_prompt", "CAST('Be quick.' AS BLOB)"),
     )
     before = files.rows(path, "sessions")
     files.upgrade_file(path, "0012")
@@ -148,6 +159,7 @@ def test_prompts_move_and_come_back(at: At) -> None:
         "damaged": sha256(b"\xffa\xfe"),
         "nul": sha256(b"a\0b"),
         "blob": brief,
+        "other blob": sha256(b"Be quick."),
     }
     assert dict(files.ask(path, "SELECT id, system_prompt_hash FROM sessions")) == expected
     assert files.ask(path, "SELECT count(*) FROM sessions WHERE system_prompt IS NOT NULL") == [
@@ -156,6 +168,7 @@ def test_prompts_move_and_come_back(at: At) -> None:
     stored = {row["hash"].decode(): row["prompt"] for row in files.rows(path, "system_prompts")}
     assert stored == {
         brief: b"Be brief.",
+        sha256(b"Be quick."): b"Be quick.",
         sha256(b""): b"",
         sha256("要简短".encode()): "要简短".encode(),
         sha256(b"\xffa\xfe"): b"\xffa\xfe",
@@ -439,7 +452,7 @@ COLUMNS_THERE = {
     "messages.active": ("TEXT", "'yes'", 1),
     "messages.compacted": ("INTEGER", "1", 1),
     "sessions.rewind_count": ("INTEGER NOT NULL DEFAULT 0", "-1", 0),
-    "sessions.archived": ("TEXT", "1", 1),
+    "sessions.archived": ("TEXT NOT NULL DEFAULT 0", "1", 1),
     "sessions.pinned": ("INTEGER NOT NULL DEFAULT 0", "7", 0),
     "sessions.relation": ("TEXT", "'friend'", None),
     "sessions.last_active_at": ("TEXT", "'today'", 1781773226.453548),

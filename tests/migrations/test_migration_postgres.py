@@ -182,7 +182,7 @@ def test_several_open_an_empty_database_at_once(postgres_url: str) -> None:
 
 def test_who_holds_the_lock_for_too_long_is_reported(opened: Database) -> None:
     key = schema.walk._ADVISORY_KEY
-    hasty = StoreSettings(busy_timeout_s=0.05, write_patience_s=0.1, write_min_attempts=2)
+    hasty = StoreSettings(busy_timeout_s=0.05, upgrade_patience_s=0.1, write_min_attempts=2)
     with opened.engine.begin() as holder:
         holder.exec_driver_sql(f"SELECT pg_advisory_xact_lock({key})")
         with pytest.raises(StoreBusyError):

@@ -204,7 +204,7 @@ def test_our_own_file_reads_as_it_exports(full: Path, into: Path):
         assert file.unread_tables() == {"delivery_obligations": 1}
 
 
-@pytest.mark.parametrize("revision", range(1, 21))
+@pytest.mark.parametrize("revision", [1, 5, 9, *range(11, 21)])
 def test_our_own_file_of_any_revision_is_read(
     revision: int, full: Path, tmp_path: Path, into: Path
 ):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Clock
 
 from sessionstore import SessionDB, SessionNotFoundError
 
@@ -26,7 +25,7 @@ def test_a_lock_has_one_holder(timed: SessionDB):
     assert timed.get_compression_lock_holder("free") is None
 
 
-def test_the_same_holder_again_has_it_for_longer(timed: SessionDB, clock: Clock):
+def test_the_same_holder_again_has_it_for_longer(timed: SessionDB, clock: Any):
     assert timed.try_acquire_compression_lock("s", "a", ttl_seconds=10)
     clock.now += 9
     assert timed.try_acquire_compression_lock("s", "a", ttl_seconds=10)
@@ -35,7 +34,7 @@ def test_the_same_holder_again_has_it_for_longer(timed: SessionDB, clock: Clock)
     assert not timed.try_acquire_compression_lock("s", "b")
 
 
-def test_a_lock_whose_time_is_over_is_anybodys(timed: SessionDB, clock: Clock):
+def test_a_lock_whose_time_is_over_is_anybodys(timed: SessionDB, clock: Any):
     timed.try_acquire_compression_lock("s", "a", ttl_seconds=10)
     clock.now += 10
     assert timed.get_compression_lock_holder("s") is None
@@ -46,7 +45,7 @@ def test_a_lock_whose_time_is_over_is_anybodys(timed: SessionDB, clock: Clock):
     assert timed.get_compression_lock_holder("s") == "b"
 
 
-def test_only_its_owner_keeps_or_releases_it(timed: SessionDB, clock: Clock):
+def test_only_its_owner_keeps_or_releases_it(timed: SessionDB, clock: Any):
     timed.try_acquire_compression_lock("s", "a", ttl_seconds=10)
     assert not timed.release_compression_lock("s", "b")
     assert not timed.refresh_compression_lock("s", "b")
@@ -91,7 +90,7 @@ def test_routes_come_back_as_they_were_saved(timed: SessionDB):
     assert timed.load_gateway_routes("nowhere") == {}
 
 
-def test_a_route_saved_again_is_replaced(timed: SessionDB, clock: Clock, sql: Sql):
+def test_a_route_saved_again_is_replaced(timed: SessionDB, clock: Any, sql: Sql):
     timed.save_gateway_route("t", "k", 1)
     clock.now += 5
     timed.save_gateway_route("t", "k", 2)
@@ -158,7 +157,7 @@ def ids(deliveries: list[Any]) -> list[str]:
     return [each["delivery_id"] for each in deliveries]
 
 
-def test_what_is_owed_is_claimed_delivered_and_done(timed: SessionDB, clock: Clock):
+def test_what_is_owed_is_claimed_delivered_and_done(timed: SessionDB, clock: Any):
     made = timed.add_delivery("s", "telegram:5", {"text": "答え"})
 
     (claimed,) = timed.claim_deliveries("worker", 10, lease_seconds=60)
@@ -204,7 +203,7 @@ def test_the_same_id_twice_is_one_delivery(timed: SessionDB):
     assert len({timed.add_delivery("s", "t", 1) for _ in range(3)}) == 3
 
 
-def test_a_lease_keeps_others_off_until_it_is_over(timed: SessionDB, clock: Clock):
+def test_a_lease_keeps_others_off_until_it_is_over(timed: SessionDB, clock: Any):
     timed.add_delivery("s", "t", 1, delivery_id="d")
     timed.claim_deliveries("a", 1, lease_seconds=60)
 
@@ -216,7 +215,7 @@ def test_a_lease_keeps_others_off_until_it_is_over(timed: SessionDB, clock: Cloc
     assert (again["claimed_by"], again["attempts"]) == ("b", 2)
 
 
-def test_longest_due_comes_first_and_a_limit_is_kept(timed: SessionDB, clock: Clock):
+def test_longest_due_comes_first_and_a_limit_is_kept(timed: SessionDB, clock: Any):
     for name in ("third", "first", "second"):
         clock.now = NOW + {"first": 0, "second": 1, "third": 2}[name]
         timed.add_delivery("s", "t", 1, delivery_id=name)
@@ -227,7 +226,7 @@ def test_longest_due_comes_first_and_a_limit_is_kept(timed: SessionDB, clock: Cl
     assert ids(timed.claim_deliveries("w", 2)) == ["third"]
 
 
-def test_a_failure_waits_for_its_time_or_is_final(timed: SessionDB, clock: Clock):
+def test_a_failure_waits_for_its_time_or_is_final(timed: SessionDB, clock: Any):
     timed.add_delivery("s", "t", 1, delivery_id="d")
     timed.claim_deliveries("w", 1)
 
