@@ -24,7 +24,7 @@ from sessionstore.search.definitions import FULL_TEXT, INDEXED_FROM, TABLES, TRI
 _INDEX_TROUBLE = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT}
 
 _NAMES = (*TABLES, *TRIGGERS)
-_STATE = text(
+_STATE = (
     "SELECT (SELECT count(*) FROM sqlite_master WHERE name IN "
     f"({', '.join(repr(name) for name in _NAMES)})), "
     f"(SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = '{INDEXED_FROM}')"
@@ -58,7 +58,7 @@ def state(connection: Connection) -> IndexState:
     """Say what state the index is in; one statement, which looks into no index."""
     if connection.dialect.name != "sqlite":
         return IndexState(whole=False, indexed_from=None)
-    there, indexed_from = connection.execute(_STATE).one()
+    there, indexed_from = connection.exec_driver_sql(_STATE).one()
     return IndexState(there == len(_NAMES), indexed_from)
 
 
@@ -86,9 +86,10 @@ def trouble(connection: Connection) -> str | None:
     )
 
 
-def is_index_trouble(error: DBAPIError) -> bool:
-    """Say whether a statement over a full-text table failed for what that table is."""
-    code = getattr(error.orig, "sqlite_errorcode", None)
+def is_index_trouble(error: DBAPIError | sqlite3.Error) -> bool:
+    """Say whether a statement may have failed for what a full-text table is."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(original, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _INDEX_TROUBLE
 
 

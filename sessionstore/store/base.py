@@ -124,14 +124,16 @@ class StoreBase:
             raise StoreBusyError(msg, attempts=1, waited_s=patience_s)
         try:
             return self._database.write(unit)
-        except DBAPIError as error:
+        except (DBAPIError, sqlite3.Error) as error:
             if not search.index.is_index_trouble(error):
                 raise
             return self._write_without_index(unit, error)
         finally:
             self._writer.release()
 
-    def _write_without_index(self, unit: Callable[[Connection], T], error: DBAPIError) -> T:
+    def _write_without_index(
+        self, unit: Callable[[Connection], T], error: DBAPIError | sqlite3.Error
+    ) -> T:
         """Run a unit again without what keeps the search index, which may be what failed.
 
         Both in one transaction: if it was something else, it fails again and the index stays.
@@ -144,7 +146,7 @@ class StoreBase:
 
         try:
             result = self._database.write(alone)
-        except DBAPIError as again:
+        except (DBAPIError, sqlite3.Error) as again:
             if search.index.is_index_trouble(again):
                 raise error from None
             raise
@@ -152,7 +154,7 @@ class StoreBase:
             "%s: the search index failed (%s) and is left out; messages are stored and found "
             "all the same. Rebuild it",
             self._location,
-            error.orig,
+            getattr(error, "orig", error),
         )
         return result
 
@@ -163,7 +165,7 @@ class StoreBase:
         try:
             if self._database.read(search.index.has_work):
                 self._database.write(lambda db: search.index.step(db, **_INDEX_STEP))
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, sqlite3.Error) as error:
             # What is not indexed yet is found by reading it; the next step tries again.
             logger.debug("%s: indexing put off: %s", self._location, error)
         finally:
