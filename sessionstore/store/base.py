@@ -48,6 +48,7 @@ class StoreBase:
         )
         self._closed = False
         self._writes = 0
+        self._completing = False
         # Writers of one process queue here rather than at the database, where they would
         # wait in steps of the busy handler. It is free while a retry pauses.
         self._writer = threading.Lock()
@@ -160,7 +161,9 @@ class StoreBase:
 
     def _index_some(self) -> None:
         """Take one step towards a whole search index, if it is not; never raises."""
-        if self._location.path is None or not self._writer.acquire(blocking=False):
+        if self._location.path is None or self._completing:
+            return
+        if not self._writer.acquire(blocking=False):
             return
         try:
             if self._database.read(search.index.has_work):

@@ -367,14 +367,15 @@ class KeepingCalls(StoreBase):
         """
         left = self._read(search.index.left)
         done = 0
-        while left:
-            count = self._write(lambda db: search.index.step(db, **_INDEX_STEP))
-            if not count:
-                break
-            done += count
-            if progress is not None:
-                # Others may have added some, or have done some.
-                progress(done, max(left, done))
+        self._completing = True
+        try:
+            while left and (count := self._write(lambda db: search.index.step(db, **_INDEX_STEP))):
+                done += count
+                if progress is not None:
+                    # Others may have added some, or have done some.
+                    progress(done, max(left, done))
+        finally:
+            self._completing = False
         return done
 
     def rebuild_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
