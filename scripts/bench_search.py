@@ -5,7 +5,8 @@
 
 The text is made up, the same in each run: two thirds Latin, one third Chinese, in words of all
 frequencies, a few with marks, code and addresses. Pages have 20 hits. Times are of the
-processor, since the machine has other things to do. With `--check` a missed target makes the exit code 1.
+processor, since the machine has other things to do. With `--check` a missed target makes the
+exit code 1.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from sessionstore import SessionDB, StoreSettings
 PER_SESSION = 200
 PAGES = 30
 
-TEXT_11 = "coalesce({0}content, '') || ' ' || coalesce({0}tool_name, '') || ' ' || " + (
+TEXT_11 = (
+    "coalesce({0}content, '') || ' ' || coalesce({0}tool_name, '') || ' ' || "
     "coalesce({0}tool_calls, '')"
 )
 
