@@ -146,6 +146,10 @@ def test_a_long_query_of_many_words_is_answered(
     for operator in (" ", " OR ", " AND ", " NOT "):
         query = operator.join(["hello", *(f"w{number}" for number in range(100))])
         assert found_in(corpus, query) == ({"D13"} if operator in (" OR ", " NOT ") else set())
+        # As many as the index is asked for, in short and in long.
+        for few in (f"w{{}}{operator}" * 60, f"word{{}}\\{operator}" * 60):
+            query = f"hello{operator}" + few.format(*range(60))
+            assert found_in(corpus, query) == ({"D13"} if operator in (" OR ", " NOT ") else set())
     with pytest.raises(QueryError):
         corpus.search_messages("x" * 2049)
     assert caplog.records == []
