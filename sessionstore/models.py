@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 # The revision these classes describe; a test holds it against the migration history.
-SCHEMA_REVISION = "0020"
+SCHEMA_REVISION = "0022"
 # The newest level of a Hermes file that the history reproduces.
 HERMES_LEVEL = 11
 
@@ -156,6 +156,8 @@ class MessageRow(Base):
     `json-pieces` a JSON list of texts to be joined. `json_columns` names, with commas between,
     the other text columns that hold JSON of a text. (`active`, `compacted`) is (1, 0) for a
     live message, (0, 1) for one a summary stands for, (0, 0) for one that was undone.
+    `search_text` is the folded text that the search index is fed with; NULL where content, tool
+    name and tool calls will do as they are.
     """
 
     __tablename__ = "messages"
@@ -192,6 +194,7 @@ class MessageRow(Base):
     active: Mapped[int] = mapped_column(Integer, server_default=text("1"))
     compacted: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     platform_message_id: Mapped[str | None] = mapped_column(Text)
+    search_text: Mapped[str | None] = mapped_column(Text)
 
 
 class StateMetaRow(Base):

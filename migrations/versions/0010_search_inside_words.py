@@ -1,8 +1,9 @@
 """Search inside words: a second full-text index, of every three characters in a row.
 
 Scripts without blanks between words need it. It reads its text from messages, as the first
-one does; the messages that have content are put into it. Going back drops it, and loses
-nothing that is not in messages. PostgreSQL has no part in this.
+one does; the messages that have content are put into it, unless the same walk goes on to
+0022, which makes another index. Going back drops it, and loses nothing that is not in
+messages. PostgreSQL has no part in this.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 
-from alembic import op
+from alembic import context, op
 from sqlalchemy.exc import DBAPIError
 
 revision = "0010"
@@ -54,7 +55,8 @@ def upgrade() -> None:
         for name in FTS_TRIGGERS:
             op.execute(f"DROP TRIGGER IF EXISTS {name}")
         if _attempt(FTS):
-            op.execute(BACK_FILL)
+            if not _goes_on():
+                op.execute(BACK_FILL)
             for statement in FTS_TRIGGERS.values():
                 op.execute(statement)
     op.execute("UPDATE schema_version SET version = 10 WHERE version < 10")
@@ -86,3 +88,12 @@ def _attempt(statement: str) -> bool:
 def _is_there(name: str) -> bool:
     statement = f"SELECT 1 FROM sqlite_master WHERE name = '{name}'"
     return op.get_bind().exec_driver_sql(statement).first() is not None
+
+
+def _goes_on() -> bool:
+    """Say whether the walk ends where this index is made anew in another shape (0022)."""
+    try:
+        end = str(context.get_revision_argument())
+    except KeyError:
+        return False
+    return end.isdecimal() and int(end) > int("0021")

@@ -24,6 +24,7 @@ from sessionstore.errors import StoreUnavailableError
 from sessionstore.models import SCHEMA_REVISION, SchemaVersionRow
 from sessionstore.schema import SchemaStatus
 from sessionstore.settings import StoreSettings
+from sessionstore.store import SessionDB
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 # A damaged file may have a finding for every page.
@@ -42,11 +43,13 @@ def upgrade() -> None:
     """Bring the store to the newest schema; a file of Hermes is adopted in place.
 
     One transaction for each revision, so an upgrade that is broken off goes on where it
-    was. An absent store is made. A newer one is refused, untouched.
+    was; so does the search index of a large store, which is completed then. An absent store
+    is made. A newer one is refused, untouched.
     """
     location, settings = chosen_location(), StoreSettings()
     before = _looked_at(location, settings)
     if before.up_to_date:
+        _complete_index(location)
         click.echo(f"{safe(str(location))} is at {before.label} already")
         return
     summaries = {info.id: info.summary for info in schema.history()}
@@ -58,8 +61,18 @@ def upgrade() -> None:
         after = _status(store)
     finally:
         store.close()
+    _complete_index(location)
     count = f"{len(done)} revision{'' if len(done) == 1 else 's'}"
     click.echo(f"{safe(str(location))} went from {before.label} to {after.label} ({count})")
+
+
+def _complete_index(location: Location) -> None:
+    """Index what a revision left to be indexed: the messages of a large file."""
+    url = None if location.path else location.url.render_as_string(hide_password=False)
+    with SessionDB(location.path, url=url, migrate=False) as db:
+        db.complete_search_index(
+            lambda done, of: talk(f"search index  {done:,} of {of:,} messages")
+        )
 
 
 @database.command()

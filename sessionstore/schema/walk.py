@@ -82,7 +82,8 @@ def upgrade(
         place = history.place(status.revision)
         return history.ids[place] if place < target else None
 
-    return _walk(database, settings, history, next_up, progress)
+    end = history.ids[target - 1] if target else "base"
+    return _walk(database, settings, history, next_up, progress, end=end)
 
 
 def downgrade(
@@ -114,7 +115,7 @@ def downgrade(
             raise MigrationError(msg)
         return history.ids[place - 1] if place > target else None
 
-    return _walk(database, settings, history, next_down, None, down=True)
+    return _walk(database, settings, history, next_down, None, end=to, down=True)
 
 
 def history() -> list[RevisionInfo]:
@@ -162,8 +163,15 @@ class _History:
             raise MigrationError(msg)
         return self.ids.index(revision) + 1
 
-    def run(self, connection: Connection, revision: str, *, down: bool) -> None:
-        """Run one revision on a connection that is in a transaction, and stay in it."""
+    def run(self, connection: Connection, revision: str, *, down: bool, end: str) -> None:
+        """Run one revision on a connection that is in a transaction, and stay in it.
+
+        Args:
+            connection: The connection.
+            revision: The revision to do or to undo.
+            down: Undo it.
+            end: The revision where the walk ends; revisions may ask for it.
+        """
 
         def steps(heads: str, _context: MigrationContext) -> list[RevisionStep]:
             # What alembic.command does for its own commands.
@@ -175,7 +183,7 @@ class _History:
             from alembic.runtime.environment import EnvironmentContext
 
             self._config.attributes["connection"] = connection
-            with EnvironmentContext(self._config, self._scripts, fn=steps):
+            with EnvironmentContext(self._config, self._scripts, fn=steps, destination_rev=end):
                 self._scripts.run_env()
 
 
@@ -186,6 +194,7 @@ def _walk(
     choose: Callable[[SchemaStatus], str | None],
     progress: Callable[[str], None] | None,
     *,
+    end: str,
     down: bool = False,
 ) -> list[str]:
     """Do one step after the other until there is none to choose."""
@@ -200,7 +209,7 @@ def _walk(
                 return None
             try:
                 with keeping_references(connection):
-                    history.run(connection, revision, down=down)
+                    history.run(connection, revision, down=down, end=end)
             except Exception as error:
                 if is_contention(error):
                     raise

@@ -1,7 +1,7 @@
 """Search over the messages of a store.
 
-`search_messages` finds; `index_trouble` says why the index cannot help, `rebuild` cures it and
-`optimize` shrinks it; `fold` and `searchable_text` say what an index is fed with.
+`search_messages` finds. Of its index, `index` says what state it is in, fills and cures it;
+`fold`, `searchable_text` and `index_text` say what it is fed with.
 """
 
 from __future__ import annotations
@@ -12,20 +12,17 @@ from typing import get_args
 from sqlalchemy import Connection
 
 from sessionstore.records import SearchHit, SearchSort
-from sessionstore.search import sqlite
-from sessionstore.search.body import searchable_text, text_of
+from sessionstore.search import index, sqlite
+from sessionstore.search.body import index_text, searchable_text, text_of
 from sessionstore.search.fold import fold
 from sessionstore.search.hits import load_hits
-from sessionstore.search.index import optimize, rebuild
 from sessionstore.search.query import parse
 from sessionstore.search.scope import Scope
-from sessionstore.search.sqlite import index_trouble
 
 __all__ = [
     "fold",
-    "index_trouble",
-    "optimize",
-    "rebuild",
+    "index",
+    "index_text",
     "search_messages",
     "searchable_text",
     "text_of",

@@ -9,12 +9,16 @@ from typing import Any
 
 from sessionstore.codec import encode_json, parse_content, parse_json
 from sessionstore.records import Content
+from sessionstore.search.fold import fold, is_plain
 
 # One backslash before `u`: an escape of the JSON itself. Two: of JSON in a text in it, as the
 # arguments of tool calls are. More come from a text that really has backslashes.
 _ESCAPE = re.compile(r"(\\+)u([0-9a-fA-F]{4})")
 _FIRST_BEYOND_ASCII = 0x80
 _NESTED = 2
+
+# No tokenizer reads on after NUL; UTF-8 has no half pairs; FTS5 takes the last two for U+FFFD.
+_UNREAD = re.compile("[\0\ud800-\udfff\ufffe\uffff]")
 
 _SIGHT_AND_SOUND = ("image", "audio", "video")
 _DATA_URL = re.compile(r"data:[\w.+/-]*[;,]", re.ASCII)
@@ -32,6 +36,8 @@ def stored_text(
     content: str | None, encoding: str | None, tool_name: str | None, tool_calls: str | None
 ) -> str:
     """Give the searchable text of a message as it is stored; what is damaged counts as it is."""
+    if isinstance(content, bytes):  # as other hands put them there
+        content = content.decode("utf-8", "replace")
     if tool_calls is not None and "\\u" in tool_calls:
         with suppress(ValueError):
             parse_json(tool_calls)
@@ -40,6 +46,29 @@ def stored_text(
     with suppress(ValueError):
         value = parse_content(content, encoding)
     return _joined(text_of(value), tool_name, tool_calls)
+
+
+def index_text(
+    content: str | None, encoding: str | None, tool_name: str | None, tool_calls: str | None
+) -> str | None:
+    """Give `messages.search_text` of a message as it is stored.
+
+    None where the tokenizers' own lower case makes of its texts what the fold does.
+    """
+    stored = (content, tool_name, tool_calls)
+    if (
+        encoding is None
+        and (tool_calls is None or "\\u" not in tool_calls)
+        and all(each is None or (isinstance(each, str) and is_plain(each)) for each in stored)
+        and not any(each and "\0" in each for each in stored)
+    ):
+        return None
+    return readable(fold(stored_text(content, encoding, tool_name, tool_calls)))
+
+
+def readable(folded: str) -> str:
+    """Give a folded text as the index holds it: with U+FFFD for what no tokenizer reads."""
+    return _UNREAD.sub("\ufffd", folded)
 
 
 def text_of(content: Content) -> str:

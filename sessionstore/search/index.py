@@ -1,37 +1,199 @@
-"""The full-text tables of a SQLite store: making them anew, and merging them.
+"""The search index of a SQLite store: what state it is in, filling it, curing it.
 
-They are derived from messages and never the authority. The definitions stand in the
-revisions; here they are read back from the file, and repeated for a file that lost them.
+It is derived from messages and never the authority. A large file is indexed in steps, each a
+transaction, newest message first: messages below the id that stands in `state_meta` are not
+in it yet. Beside those, messages in `messages_fts_pending` are to be read one by one, since
+another program wrote them with a text that the index cannot be fed with as it is.
 """
 
 from __future__ import annotations
 
-import logging
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from sessionstore.search.sqlite import is_index_trouble
+from sessionstore.search.body import index_text
+from sessionstore.search.definitions import FULL_TEXT, INDEXED_FROM, TABLES, TRIGGERS
 
-logger = logging.getLogger("sessionstore")
+# The codes with which SQLite says that a virtual table is missing or unusable: there is no
+# code of its own for it (https://www.sqlite.org/rescode.html, SQLITE_ERROR, SQLITE_CORRUPT).
+_INDEX_TROUBLE = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT}
 
-_DEFINITIONS = {
-    "messages_fts": "CREATE VIRTUAL TABLE messages_fts USING fts5(\n    content\n)",
-    "messages_fts_trigram": (
-        "CREATE VIRTUAL TABLE messages_fts_trigram USING fts5(\n"
-        "    content,\n    tokenize='trigram'\n)"
-    ),
-}
-_FILL = (
-    "INSERT INTO {table}(rowid, content) SELECT id, COALESCE(content, '') || ' ' || "
-    "COALESCE(tool_name, '') || ' ' || COALESCE(tool_calls, '') FROM messages"
+_NAMES = (*TABLES, *TRIGGERS)
+_STATE = (
+    "SELECT (SELECT count(*) FROM sqlite_master WHERE name IN "
+    f"({', '.join(repr(name) for name in _NAMES)})), "
+    f"(SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = '{INDEXED_FROM}')"
+)
+_LEFT = text(
+    "SELECT (SELECT count(*) FROM messages WHERE id < :indexed_from) + (SELECT count(*) "
+    "FROM messages_fts_pending WHERE :indexed_from IS NULL OR id >= :indexed_from)"
+)
+_PENDING = text("SELECT id FROM messages_fts_pending ORDER BY id DESC LIMIT :most")
+_BELOW = text("SELECT id FROM messages WHERE id < :indexed_from ORDER BY id DESC LIMIT :most")
+_TEXTS = (
+    "SELECT id, content, content_encoding, tool_name, tool_calls, search_text "
+    "FROM messages WHERE id = :id"
 )
 
 
-def rebuild(connection: Connection) -> None:
-    """Make the search index anew from the messages, within a write transaction.
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """Whether search can go by the index.
 
-    Works on what is damaged and on what is missing, since the tables are dropped first. On
+    Attributes:
+        whole: Its tables are there, and the triggers that keep it.
+        indexed_from: Messages of lower ids are not in it yet; None: all are.
+    """
+
+    whole: bool
+    indexed_from: int | None
+
+
+def state(connection: Connection) -> IndexState:
+    """Say what state the index is in; one statement, which looks into no index."""
+    if connection.dialect.name != "sqlite":
+        return IndexState(whole=False, indexed_from=None)
+    there, indexed_from = connection.exec_driver_sql(_STATE).one()
+    return IndexState(there == len(_NAMES), indexed_from)
+
+
+def trouble(connection: Connection) -> str | None:
+    """Say in one sentence why the index cannot be used; None: it can, as far as it is filled."""
+    if connection.dialect.name != "sqlite":
+        return None
+    reason = None
+    if not state(connection).whole:
+        reason = "a part of it is missing"
+    else:
+        try:
+            for table in FULL_TEXT:
+                probe = f"SELECT rowid FROM {table} WHERE {table} MATCH '\"aaa\"' LIMIT 1"
+                connection.exec_driver_sql(probe).all()
+        except DBAPIError as error:
+            if not is_index_trouble(error):
+                raise
+            reason = str(error.orig)
+    if reason is None:
+        return None
+    return (
+        f"the search index cannot be used ({reason}); messages are found by reading all of "
+        "them, without an order by rank, until the index is rebuilt"
+    )
+
+
+def is_index_trouble(error: DBAPIError | sqlite3.Error) -> bool:
+    """Say whether a statement may have failed for what a full-text table is."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(original, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _INDEX_TROUBLE
+
+
+def left(connection: Connection) -> int:
+    """Count the messages that search still reads one by one: not indexed, or not as they are."""
+    now = state(connection)
+    if not now.whole:
+        return 0
+    return int(connection.execute(_LEFT, {"indexed_from": now.indexed_from}).scalar_one())
+
+
+def has_work(connection: Connection) -> bool:
+    """Say whether `step` would find something to do; quick."""
+    now = state(connection)
+    if not now.whole:
+        return False
+    return now.indexed_from is not None or bool(connection.execute(_PENDING, {"most": 1}).first())
+
+
+def step(connection: Connection, *, messages: int, characters: int) -> int:
+    """Index some of the messages that are left, within a write transaction; return how many.
+
+    Args:
+        connection: The transaction.
+        messages: At most so many.
+        characters: No more once their texts are so long.
+    """
+    now = state(connection)
+    if not now.whole:
+        return 0
+    waiting = connection.execute(_PENDING, {"most": messages}).scalars().all()
+    if waiting:
+        return len(_read_again(connection, waiting, characters))
+    if now.indexed_from is None:
+        return 0
+    below = {"indexed_from": now.indexed_from, "most": messages}
+    ids = connection.execute(_BELOW, below).scalars().all()
+    done = _read_again(connection, ids, characters)
+    if done:
+        # The triggers leave alone what is below the mark, so it moves after the texts are set.
+        span = f"WHERE id >= {done[-1]:d} AND id < {now.indexed_from:d} ORDER BY id"
+        for table in FULL_TEXT:
+            connection.exec_driver_sql(
+                f"INSERT INTO {table}(rowid, body) SELECT id, body FROM messages_search {span}"
+            )
+        _mark(connection, done[-1])
+    if len(done) == len(ids) < messages:
+        _mark(connection, None)
+    return len(done)
+
+
+def _read_again(connection: Connection, ids: Sequence[int], characters: int) -> list[int]:
+    """Give messages the text they are found by, where they lack it; return which were read."""
+    done: list[int] = []
+    for message_id in ids:
+        row: Any = connection.exec_driver_sql(_TEXTS, {"id": message_id}).first()
+        if row is not None:
+            told = index_text(row[1], row[2], row[3], row[4])
+            if told != row[5]:
+                connection.execute(
+                    text("UPDATE messages SET search_text = :told WHERE id = :id"),
+                    {"told": told, "id": message_id},
+                )
+            characters -= sum(len(each) for each in row[1:] if each)
+        connection.execute(
+            text("DELETE FROM messages_fts_pending WHERE id = :id"), {"id": message_id}
+        )
+        done.append(message_id)
+        if characters <= 0:
+            break
+    return done
+
+
+def _mark(connection: Connection, indexed_from: int | None) -> None:
+    connection.execute(text("DELETE FROM state_meta WHERE key = :key"), {"key": INDEXED_FROM})
+    if indexed_from is not None:
+        connection.execute(
+            text("INSERT INTO state_meta(key, value) VALUES (:key, :value)"),
+            {"key": INDEXED_FROM, "value": str(indexed_from)},
+        )
+
+
+def suspend(connection: Connection) -> bool:
+    """Let messages be stored without the index; say whether it was kept until now.
+
+    Within a write transaction. Search then reads all messages, until `rebuild`.
+    """
+    if connection.dialect.name != "sqlite":
+        return False
+    there = _kept_triggers(connection)
+    for name in there:
+        connection.exec_driver_sql(f"DROP TRIGGER {name}")
+    return bool(there)
+
+
+def _kept_triggers(connection: Connection) -> list[str]:
+    found = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+    return sorted(set(found.scalars()) & TRIGGERS.keys())
+
+
+def rebuild(connection: Connection) -> None:
+    """Make the search index anew and empty, within a write transaction; `step` fills it.
+
+    Works on what is damaged and on what is missing, since all of it is dropped first. On
     PostgreSQL there is nothing to make: its indexes are kept by the server.
 
     Raises:
@@ -39,14 +201,19 @@ def rebuild(connection: Connection) -> None:
     """
     if connection.dialect.name != "sqlite":
         return
-    for table, definition in _DEFINITIONS.items():
-        found = connection.execute(
-            text("SELECT sql FROM sqlite_master WHERE name = :table"), {"table": table}
-        ).scalar()
-        if found:
+    suspend(connection)
+    found = connection.exec_driver_sql("SELECT name FROM sqlite_master")
+    there = set(found.scalars())
+    for table in FULL_TEXT:
+        if table in there:
             _drop(connection, table)
-        connection.exec_driver_sql(found or definition)
-        connection.exec_driver_sql(_FILL.format(table=table))
+    connection.exec_driver_sql("DROP TABLE IF EXISTS messages_fts_vocab")
+    connection.exec_driver_sql("DROP TABLE IF EXISTS messages_fts_pending")
+    connection.exec_driver_sql("DROP VIEW IF EXISTS messages_search")
+    for statement in (*TABLES.values(), *TRIGGERS.values()):
+        connection.exec_driver_sql(statement)
+    last = connection.exec_driver_sql("SELECT max(id) FROM messages").scalar()
+    _mark(connection, None if last is None else last + 1)
 
 
 def _drop(connection: Connection, table: str) -> None:
@@ -67,14 +234,57 @@ def _drop(connection: Connection, table: str) -> None:
 
 
 def optimize(connection: Connection) -> None:
-    """Merge the search index into its smallest form; a damaged one is left as it is."""
-    if connection.dialect.name != "sqlite":
-        return
-    for table in _DEFINITIONS:
-        try:
+    """Merge the search index into its smallest form, within a write transaction.
+
+    Raises:
+        DBAPIError: It is damaged, or writing failed.
+    """
+    if state(connection).whole:
+        for table in FULL_TEXT:
             # https://www.sqlite.org/fts5.html#the_optimize_command
             connection.exec_driver_sql(f"INSERT INTO {table}({table}) VALUES('optimize')")
-        except DBAPIError as error:
-            if not is_index_trouble(error):
-                raise
-            logger.warning("%s cannot be optimized (%s); rebuild it", table, error.orig)
+
+
+def findings(connection: Connection, *, compare: bool) -> list[str]:
+    """List what is wrong with the index, a sentence each.
+
+    Args:
+        connection: A transaction; one that writes if the index is to be compared.
+        compare: Compare all of it with the messages, which reads them all. FTS5 takes that
+            for a write, though nothing is changed.
+    """
+    if connection.dialect.name != "sqlite":
+        return []
+    listed = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master")
+    there: dict[str, str] = dict(tuple(row) for row in listed)
+    found = [f"{name} is missing" for name in _NAMES if name not in there]
+    found += [
+        f"{name} is not what it should be"
+        for name, statement in (TABLES | TRIGGERS).items()
+        if name in there and there[name] != statement
+    ]
+    for table in FULL_TEXT:
+        if table in there and (said := _compared(connection, table, compare=compare)):
+            found.append(f"{table}: {said}")
+    if not found and (waiting := left(connection)):
+        found.append(f"{waiting} messages are not indexed yet, and are found by reading them")
+    return found
+
+
+def _compared(connection: Connection, table: str, *, compare: bool) -> str | None:
+    """Let FTS5 look at a table, and at its source as well unless a part is left out so far.
+
+    https://www.sqlite.org/fts5.html#the_integrity_check_command
+    """
+    part = state(connection)
+    statement = f"SELECT rowid FROM {table} WHERE {table} MATCH '\"aaa\"' LIMIT 1"
+    if compare:
+        rank = int(part.whole and part.indexed_from is None)
+        statement = f"INSERT INTO {table}({table}, rank) VALUES('integrity-check', {rank})"
+    try:
+        connection.exec_driver_sql(statement)
+    except DBAPIError as error:
+        if not is_index_trouble(error):
+            raise
+        return f"it does not say what the messages say ({error.orig})"
+    return None

@@ -174,7 +174,7 @@ def may_match(node: Node, text: str) -> bool:
                 word in text for word in words(node.text) or [node.text]
             )
         case _:
-            return any(form in text for form in _forms(node.text))
+            return any(form in text for form in forms(node.text))
 
 
 def as_words(node: Node) -> Node:
@@ -221,11 +221,11 @@ def occurrences(
             yield from _literal((text,), body, start, stop, within)
         case Prefix(text, edge):
             anywhere = edge is Edge.WORD and has_cjk(text)
-            for begin, after in _literal(_forms(text), body, start, stop, Edge.ANY):
+            for begin, after in _literal(forms(text), body, start, stop, Edge.ANY):
                 if anywhere or not _is_joined(body, begin, edge):
                     yield begin, after
         case Term(text, edge):
-            yield from _literal(_forms(text), body, start, stop, edge)
+            yield from _literal(forms(text), body, start, stop, edge)
 
 
 def _tokens(query: str) -> Iterator[Leaf | str]:
@@ -270,7 +270,7 @@ def _join(kind: type[And | Or], parts: Sequence[Node | None]) -> Node | None:
     return there[0] if there else None
 
 
-def _forms(text: str) -> tuple[str, ...]:
+def forms(text: str) -> tuple[str, ...]:
     """Give the spellings of a literal: itself, then as JSON holds it, and JSON within JSON.
 
     Tool calls are searched as JSON, and their arguments usually are JSON in a text once more.
@@ -293,9 +293,9 @@ def _find(needle: str, body: str, start: int, stop: int) -> Iterator[int]:
 
 
 def _literal(
-    forms: tuple[str, ...], body: str, start: int, stop: int, edge: Edge
+    spellings: tuple[str, ...], body: str, start: int, stop: int, edge: Edge
 ) -> Iterator[tuple[int, int]]:
-    for form in forms:
+    for form in spellings:
         for begin in _find(form, body, start, stop):
             after = begin + len(form)
             if not (_is_joined(body, begin, edge) or _is_joined(body, after, edge)):

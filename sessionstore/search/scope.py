@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, FromClause, exists, or_
+from sqlalchemy import ColumnElement, FromClause, or_
 
 from sessionstore.models import MESSAGES, SESSIONS
 
@@ -66,11 +66,15 @@ class Scope:
             include_inactive=include_inactive,
         )
 
+    @property
+    def narrows(self) -> bool:
+        """Whether a filter is set: whether less is asked for than what is visible."""
+        return self != type(self)(include_inactive=self.include_inactive)
+
     def conditions(self) -> list[ColumnElement[bool]]:
         """Give what must hold of a message and its session, over the mapped tables."""
         message, session = MESSAGES.c, SESSIONS.c
         held: list[ColumnElement[bool]] = visible(MESSAGES, include_inactive=self.include_inactive)
-        held.append(_not_said_again())
         if self.sources is not None:
             held.append(session.source.in_(self.sources))
         if self.hidden_sources:
@@ -94,17 +98,6 @@ def visible(messages: FromClause, *, include_inactive: bool) -> list[ColumnEleme
     Live ones are shown and compacted ones, what was undone only if it is asked for.
     """
     return [] if include_inactive else [or_(messages.c.active == 1, messages.c.compacted == 1)]
-
-
-def _not_said_again() -> ColumnElement[bool]:
-    """Leave out a compacted message that a live one of its session repeats to the letter."""
-    live, message = MESSAGES.alias("live"), MESSAGES.c
-    same = [
-        live.c[name].is_not_distinct_from(message[name])
-        for name in ("role", "content", "content_encoding", "tool_name", "tool_calls")
-    ]
-    repeated = exists().where(live.c.session_id == message.session_id, live.c.active == 1, *same)
-    return or_(message.compacted == 0, ~repeated.correlate(MESSAGES))
 
 
 def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:

@@ -1,17 +1,19 @@
 """A tree to message ids, on SQLite.
 
-The rule is Python's: each candidate is verified against it. The word index contributes the
-order by BM25 and is not relied upon for which messages match: its table may be missing,
-stale or damaged, and in this schema it does not see folded or structured text.
+The rule is Python's: each candidate is verified against it. The trigram index says which
+messages are candidates, the word index puts those in order in which every term is a word.
+What the index cannot tell of is read from the messages by the same rule: the part of a large
+file that is not indexed yet, or everything, where the index is missing or damaged.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
-import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
 from weakref import WeakSet
@@ -19,8 +21,9 @@ from weakref import WeakSet
 from sqlalchemy import (
     Connection,
     Engine,
+    Select,
+    bindparam,
     column,
-    func,
     literal_column,
     select,
     table,
@@ -30,7 +33,9 @@ from sqlalchemy.exc import DBAPIError
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import SearchSort
 from sessionstore.search.body import stored_text
+from sessionstore.search.candidates import candidates
 from sessionstore.search.fold import fold, words
+from sessionstore.search.index import IndexState, is_index_trouble, state
 from sessionstore.search.query import (
     And,
     Node,
@@ -49,16 +54,23 @@ logger = logging.getLogger("sessionstore")
 # Messages that are read and folded at a time. Large enough that the work for a whole block
 # drowns the work for a row, small enough that a block of long messages fits into memory.
 _BLOCK = 128
+# Of candidates a page is mostly filled by the first few.
+_FIRST_BLOCK = 32
 
 # A tree of FTS5 is at most 256 deep, and the order by so many words at once says little.
 _MAX_RANKED_LEAVES = 64
 
-_WORDS = table("messages_fts", column("rowid"), column("messages_fts"))
-_SCORE = func.bm25(literal_column("messages_fts"))
+# A session of so few messages is read rather than looked for in the index of all.
+_SHORT_SESSION = 1000
 
-# The codes with which SQLite says that a virtual table is missing or unusable: there is no
-# code of its own for it (https://www.sqlite.org/rescode.html, SQLITE_ERROR, SQLITE_CORRUPT).
-_INDEX_TROUBLE = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT}
+_WORDS = table("messages_fts", column("rowid"), column("messages_fts"))
+_RANKED = (
+    "SELECT rowid FROM messages_fts WHERE messages_fts MATCH :asked "
+    "ORDER BY rank, rowid DESC LIMIT :most OFFSET :start"
+)
+_IS_WORD = "SELECT 1 FROM messages_fts WHERE messages_fts MATCH :asked AND rowid = :id"
+_PENDING = "SELECT id FROM messages_fts_pending WHERE id >= :indexed_from ORDER BY id"
+_LOWEST_ID = -(2**63)
 
 _warned: WeakSet[Engine] = WeakSet()
 
@@ -69,11 +81,22 @@ _TEXT_COLUMNS = (
     MESSAGES.c.content_encoding,
     MESSAGES.c.tool_name,
     MESSAGES.c.tool_calls,
+    MESSAGES.c.role,
+    MESSAGES.c.compacted,
 )
 # The plus keeps the planner from going by session, which would sort whole texts.
 _ITS_SESSION = SESSIONS.c.id == literal_column("+messages.session_id")
+_SAID = select(
+    MESSAGES.c.content,
+    MESSAGES.c.content_encoding,
+    MESSAGES.c.tool_name,
+    MESSAGES.c.tool_calls,
+    MESSAGES.c.role,
+).where(MESSAGES.c.session_id == bindparam("of_session"), MESSAGES.c.active == 1)
 
 _Found: TypeAlias = tuple[int, str]
+_Match: TypeAlias = tuple[_Found, str]
+_IsRepeated: TypeAlias = Callable[[Sequence[Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,49 +125,49 @@ def find(
     """List the ids of one page of hits, in order.
 
     Raises:
-        DBAPIError: The database failed; trouble of the word index alone costs only the order.
+        DBAPIError: The database failed; trouble of the index alone costs only the order.
     """
     if not page.limit:
         return []
-    if sort == "rank":
-        stream = _ranked(connection, tree, scope, page)
-    else:
-        stream = (found for found, _ in _scan(connection, tree, scope, oldest=sort == "oldest"))
+    now = state(connection)
+    if not now.whole:
+        _warn(connection, "a part of it is missing")
+    elif not _is_quickly_read(connection, scope, sort):
+        try:
+            return _page(_by_index(connection, now, tree, scope, sort, page), page)
+        except DBAPIError as error:
+            if not is_index_trouble(error):
+                raise
+            _warn(connection, error.orig)
+    return _page(_by_reading(connection, tree, scope, sort, page), page)
+
+
+def _page(stream: Iterator[_Found], page: Page) -> list[int]:
     if page.per_session is not None:
         stream = _at_most(page.per_session, stream)
     return [found[0] for found in islice(stream, page.offset, page.offset + page.limit)]
 
 
-def index_trouble(connection: Connection) -> str | None:
-    """Say in one sentence why the word index cannot be used; None: it can."""
-    probe = select(_WORDS.c.rowid).where(_WORDS.c.messages_fts.op("MATCH")('"a"')).limit(1)
-    try:
-        connection.execute(probe).all()
-    except DBAPIError as error:
-        if not is_index_trouble(error):
-            raise
-        return (
-            f"the search index cannot be used ({error.orig}); messages are found by reading "
-            "all of them, without an order by rank, until the index is rebuilt"
-        )
-    return None
+def _is_quickly_read(connection: Connection, scope: Scope, sort: SearchSort) -> bool:
+    """Say whether the scope is one short session; the order by rank needs the index anyway."""
+    if scope.session_id is None or sort == "rank":
+        return False
+    beyond = select(MESSAGES.c.id).where(MESSAGES.c.session_id == scope.session_id)
+    return connection.execute(beyond.offset(_SHORT_SESSION).limit(1)).first() is None
 
 
-def _ranked(connection: Connection, tree: Node, scope: Scope, page: Page) -> Iterator[_Found]:
-    """Yield by BM25 where each term is a word, then the other such, then all others.
-
-    The middle ones are what the index does not know; newest first, as are the last.
-    """
+def _by_reading(
+    connection: Connection, tree: Node, scope: Scope, sort: SearchSort, page: Page
+) -> Iterator[_Found]:
+    """Yield hits without the index; by rank: those in which every term is a word come first."""
+    if sort != "rank":
+        for found, _ in _scan(connection, tree, scope, oldest=sort == "oldest"):
+            yield found
+        return
     strict = as_words(tree)
-    known: set[int] = set()
-    for found in _scored(connection, strict, scope):
-        known.add(found[0])
-        yield found
     later: list[_Found] = []
     of_session: Counter[str] = Counter()
     for found, body in _scan(connection, tree, scope):
-        if found[0] in known:
-            continue
         if matches(strict, body):
             yield found
         elif _is_wanted(found, later, of_session, page):
@@ -160,6 +183,109 @@ def _is_wanted(found: _Found, later: list[_Found], of_session: Counter[str], pag
     return page.per_session is None or of_session[found[1]] <= page.per_session
 
 
+def _by_index(
+    connection: Connection,
+    now: IndexState,
+    tree: Node,
+    scope: Scope,
+    sort: SearchSort,
+    page: Page,
+) -> Iterator[_Found]:
+    """Yield hits by the index; by rank: as words by BM25, then all others, newest first."""
+    literal = _literal(connection, now, tree, scope, oldest=sort == "oldest")
+    if sort != "rank":
+        for found, _ in literal:
+            yield found
+        return
+    strict = as_words(tree)
+    asked = _match_expression(strict) if len(wanted(strict)) <= _MAX_RANKED_LEAVES else None
+    if asked is not None:
+        yield from _scored(connection, asked, strict, scope, page)
+    for found, body in literal:
+        if asked is None or not (
+            matches(strict, body)
+            and connection.exec_driver_sql(_IS_WORD, {"asked": asked, "id": found[0]}).first()
+        ):
+            yield found
+
+
+def _literal(
+    connection: Connection, now: IndexState, tree: Node, scope: Scope, *, oldest: bool
+) -> Iterator[_Match]:
+    """Yield each match with its folded text, by id, from the index and from what it lacks."""
+    chosen = candidates(tree, oldest=oldest)
+    if chosen is None:
+        yield from _scan(connection, tree, scope, oldest=oldest)
+        return
+    lowest = _LOWEST_ID if now.indexed_from is None else now.indexed_from
+    if oldest and now.indexed_from is not None:
+        yield from _scan(connection, tree, scope, oldest=True, below=lowest)
+    pending = _PENDING + ("" if oldest else " DESC")
+    with (
+        connection.exec_driver_sql(chosen.sql, chosen.parameters) as indexed,
+        connection.exec_driver_sql(pending, {"indexed_from": lowest}) as unfolded,
+    ):
+        merged = heapq.merge(indexed.scalars(), unfolded.scalars(), reverse=not oldest)
+        ids = (each for each in _once(merged) if each >= lowest)
+        yield from _verified(connection, tree, scope, ids)
+    if not oldest and now.indexed_from is not None:
+        yield from _scan(connection, tree, scope, below=lowest)
+
+
+def _once(ordered: Iterable[int]) -> Iterator[int]:
+    last = None
+    for each in ordered:
+        if each != last:
+            yield each
+        last = each
+
+
+def _verified(
+    connection: Connection, tree: Node, scope: Scope, ids: Iterator[int]
+) -> Iterator[_Match]:
+    """Yield those of these messages that match and are in scope, in their order."""
+    repeated = _repetition(connection)
+    size = _FIRST_BLOCK
+    texts = _these_texts(scope)
+    while block := list(islice(ids, size)):
+        there = {row[0]: row for row in connection.execute(texts, {"ids": block})}
+        rows = [there[each] for each in block if each in there]
+        yield from _matching(tree, rows, repeated)
+        size = min(2 * size, _BLOCK)
+
+
+@lru_cache(maxsize=64)
+def _these_texts(scope: Scope) -> Select[*tuple[Any, ...]]:
+    return _texts(scope).where(MESSAGES.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def _texts(scope: Scope) -> Select[*tuple[Any, ...]]:
+    return (
+        select(*_TEXT_COLUMNS)
+        .select_from(MESSAGES)
+        .join(SESSIONS, _ITS_SESSION)
+        .where(*scope.conditions())
+    )
+
+
+def _repetition(connection: Connection) -> _IsRepeated:
+    """Give a test for a compacted message that a live one of its session says to the letter.
+
+    Of a session that has one, the live messages are read once, and kept as their hashes.
+    """
+
+    @lru_cache(maxsize=8)
+    def live(session_id: str) -> frozenset[int]:
+        return frozenset(
+            hash(tuple(row)) for row in connection.execute(_SAID, {"of_session": session_id})
+        )
+
+    def is_repeated(row: Sequence[Any]) -> bool:
+        return bool(row[7]) and hash(tuple(row[2:7])) in live(row[1])
+
+    return is_repeated
+
+
 def _at_most(per_session: int, stream: Iterator[_Found]) -> Iterator[_Found]:
     of_session: Counter[str] = Counter()
     for found in stream:
@@ -168,34 +294,48 @@ def _at_most(per_session: int, stream: Iterator[_Found]) -> Iterator[_Found]:
             yield found
 
 
-def _scored(connection: Connection, strict: Node, scope: Scope) -> Iterator[_Found]:
-    """Yield the matches that the word index knows, best first, then newest first."""
-    expression = _match_expression(strict)
-    if expression is None or len(wanted(strict)) > _MAX_RANKED_LEAVES:
-        return
-    ranked = (
-        select(MESSAGES.c.id)
-        .select_from(_WORDS)
+def _scored(
+    connection: Connection, asked: str, strict: Node, scope: Scope, page: Page
+) -> Iterator[_Found]:
+    """Yield the matches that the word index knows, best first, then newest first.
+
+    FTS5 keeps only the best so many of a sort with a limit, so a page costs no memory for
+    the rest; a second run is for what filters and the rule left too little of.
+    """
+    most = -1 if page.enough is None else 2 * page.enough + _FIRST_BLOCK
+    for offset, limit in ((0, most), (most, -1)):
+        taken = 0
+
+        def counted(ids: Iterable[int]) -> Iterator[int]:
+            nonlocal taken
+            for each in ids:
+                taken += 1
+                yield each
+
+        bounds = {"asked": asked, "most": limit, "start": offset}
+        # Without filters more than twice as quick past Core, and it says nothing of a row.
+        with (
+            connection.execute(_ranked(scope), bounds)
+            if scope.narrows
+            else connection.exec_driver_sql(_RANKED, bounds)
+        ) as result:
+            for found, _ in _verified(connection, strict, scope, counted(result.scalars())):
+                yield found
+        if limit < 0 or taken < limit:
+            return
+
+
+@lru_cache(maxsize=64)
+def _ranked(scope: Scope) -> Select[*tuple[Any, ...]]:
+    return (
+        select(_WORDS.c.rowid)
         .join(MESSAGES, MESSAGES.c.id == _WORDS.c.rowid)
         .join(SESSIONS, SESSIONS.c.id == MESSAGES.c.session_id)
-        .where(_WORDS.c.messages_fts.op("MATCH")(expression), *scope.conditions())
-        .order_by(_SCORE, MESSAGES.c.id.desc())
+        .where(_WORDS.c.messages_fts.op("MATCH")(bindparam("asked")), *scope.conditions())
+        .order_by(literal_column("messages_fts.rank"), _WORDS.c.rowid.desc())
+        .limit(bindparam("most"))
+        .offset(bindparam("start"))
     )
-    try:
-        # The sort needs every row, so what can fail of the index fails here and not later.
-        result = connection.execute(ranked)
-    except DBAPIError as error:
-        if not is_index_trouble(error):
-            raise
-        _warn(connection, error)
-        return
-    with result:
-        for ids in result.scalars().partitions(_BLOCK):
-            texts = select(*_TEXT_COLUMNS).where(MESSAGES.c.id.in_(ids))
-            rows = {row[0]: row for row in connection.execute(texts)}
-            for row in (rows[each] for each in ids):
-                if matches(strict, fold(stored_text(*row[2:]))):
-                    yield row[0], row[1]
 
 
 def _match_expression(strict: Node) -> str | None:
@@ -225,47 +365,46 @@ def _match_expression(strict: Node) -> str | None:
 
 
 def _scan(
-    connection: Connection, tree: Node, scope: Scope, *, oldest: bool = False
-) -> Iterator[tuple[_Found, str]]:
+    connection: Connection,
+    tree: Node,
+    scope: Scope,
+    *,
+    oldest: bool = False,
+    below: int | None = None,
+) -> Iterator[_Match]:
     """Yield each match with its folded text, by id, by reading every message in scope."""
-    by_id = MESSAGES.c.id.asc() if oldest else MESSAGES.c.id.desc()
-    texts = (
-        select(*_TEXT_COLUMNS)
-        .select_from(MESSAGES)
-        .join(SESSIONS, _ITS_SESSION)
-        .where(*scope.conditions())
-        .order_by(by_id)
-    )
+    repeated = _repetition(connection)
+    texts = _texts(scope).order_by(MESSAGES.c.id.asc() if oldest else MESSAGES.c.id.desc())
+    if below is not None:
+        texts = texts.where(MESSAGES.c.id < below)
     with connection.execute(texts) as result:
         for rows in result.partitions(_BLOCK):
-            bodies = [_body(row) for row in rows]
-            if not may_match(tree, fold("\n".join(bodies))):
-                continue
-            for row, body in zip(rows, bodies, strict=True):
-                folded = fold(body)
-                if matches(tree, folded):
-                    yield (row[0], row[1]), folded
+            yield from _matching(tree, rows, repeated)
+
+
+def _matching(tree: Node, rows: Sequence[Sequence[Any]], repeated: _IsRepeated) -> Iterator[_Match]:
+    """Yield those of a block that match; a block without any costs one look at all its text."""
+    bodies = [_body(row) for row in rows]
+    if not may_match(tree, fold("\n".join(bodies))):
+        return
+    for row, body in zip(rows, bodies, strict=True):
+        folded = fold(body)
+        if matches(tree, folded) and not repeated(row):
+            yield (row[0], row[1]), folded
 
 
 def _body(row: Sequence[Any]) -> str:
-    content: str | None
-    _, _, content, encoding, tool_name, tool_calls = row
+    _, _, content, encoding, tool_name, tool_calls, *_ = row
     # Most messages are text and nothing else.
-    if tool_calls is None and tool_name is None and encoding is None and content:
+    if tool_calls is None and tool_name is None and encoding is None and type(content) is str:
         return content
     return stored_text(content, encoding, tool_name, tool_calls)
 
 
-def is_index_trouble(error: DBAPIError) -> bool:
-    """Say whether a statement over a full-text table failed for what that table is."""
-    code = getattr(error.orig, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in _INDEX_TROUBLE
-
-
-def _warn(connection: Connection, error: DBAPIError) -> None:
+def _warn(connection: Connection, reason: object) -> None:
     if connection.engine not in _warned:
         _warned.add(connection.engine)
         logger.warning(
             "the search index cannot be used (%s); searching without it, in order of time",
-            error.orig,
+            reason,
         )

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from sessionstore import schema
+from sessionstore import schema, search
 from sessionstore.engine import Location, locate, reporting_errors
 from sessionstore.errors import StoreBusyError, StoreClosedError, StoreUnavailableError
 from sessionstore.retry import retrying
@@ -22,6 +22,11 @@ from sessionstore.settings import StoreSettings
 T = TypeVar("T")
 
 logger = logging.getLogger("sessionstore")
+
+# While a part of the search index is missing, so many writes are followed by one step towards
+# the whole: some 30 ms for at most so many messages with so much text.
+_INDEX_EVERY_WRITES = 8
+_INDEX_STEP = {"messages": 100, "characters": 100_000}
 
 
 class StoreBase:
@@ -43,6 +48,7 @@ class StoreBase:
         )
         self._closed = False
         self._writes = 0
+        self._completing = False
         # Writers of one process queue here rather than at the database, where they would
         # wait in steps of the busy handler. It is free while a retry pauses.
         self._writer = threading.Lock()
@@ -105,6 +111,8 @@ class StoreBase:
         self._writes += 1
         if self._writes % self._settings.checkpoint_every_writes == 0:
             self._checkpoint("PASSIVE")
+        if self._writes % _INDEX_EVERY_WRITES == 0:
+            self._index_some()
         return result
 
     def _write_once(self, unit: Callable[[Connection], T]) -> T:
@@ -117,6 +125,52 @@ class StoreBase:
             raise StoreBusyError(msg, attempts=1, waited_s=patience_s)
         try:
             return self._database.write(unit)
+        except (DBAPIError, sqlite3.Error) as error:
+            if not search.index.is_index_trouble(error):
+                raise
+            return self._write_without_index(unit, error)
+        finally:
+            self._writer.release()
+
+    def _write_without_index(
+        self, unit: Callable[[Connection], T], error: DBAPIError | sqlite3.Error
+    ) -> T:
+        """Run a unit again without what keeps the search index, which may be what failed.
+
+        Both in one transaction: if it was something else, it fails again and the index stays.
+        """
+
+        def alone(connection: Connection) -> T:
+            if not search.index.suspend(connection):
+                raise error
+            return unit(connection)
+
+        try:
+            result = self._database.write(alone)
+        except (DBAPIError, sqlite3.Error) as again:
+            if search.index.is_index_trouble(again):
+                raise error from None
+            raise
+        logger.warning(
+            "%s: the search index failed (%s) and is left out; messages are stored and found "
+            "all the same. Rebuild it",
+            self._location,
+            getattr(error, "orig", error),
+        )
+        return result
+
+    def _index_some(self) -> None:
+        """Take one step towards a whole search index, if it is not; never raises."""
+        if self._location.path is None or self._completing:
+            return
+        if not self._writer.acquire(blocking=False):
+            return
+        try:
+            if self._database.read(search.index.has_work):
+                self._database.write(lambda db: search.index.step(db, **_INDEX_STEP))
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            # What is not indexed yet is found by reading it; the next step tries again.
+            logger.debug("%s: indexing put off: %s", self._location, error)
         finally:
             self._writer.release()
 

@@ -43,6 +43,9 @@ logger = logging.getLogger("sessionstore")
 # An import is checked as a whole before it is stored; past this it waits on disk.
 _SPOOLED_BYTES = 1024 * 1024
 
+# A step of indexing that is somebody's business: about a quarter of a second.
+_INDEX_STEP = {"messages": 1000, "characters": 1_000_000}
+
 _DAY_S = 86400.0
 _LAST_AUTO_PRUNE = "last_auto_prune"
 
@@ -372,9 +375,59 @@ class KeepingCalls(StoreBase):
         self._checkpoint("TRUNCATE")
 
     def optimize(self) -> None:
-        """Merge the search index into its smallest form and refresh the planner's statistics."""
-        self._write(search.optimize)
+        """Complete and merge the search index, and refresh the planner's statistics.
+
+        A damaged index stays as it is, with a warning.
+        """
+        self.complete_search_index()
+        trouble = self._read(search.index.trouble)
+        if trouble is None:
+            self._write(search.index.optimize)
+        else:
+            logger.warning("%s: %s", self.location, trouble)
         self._outside_transaction(lambda raw: raw.execute("PRAGMA optimize"))
+
+    def complete_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Index all messages that are not indexed yet; return how many.
+
+        Search is right before, meanwhile and after. One transaction for a thousand messages
+        at most: others write in between, and what is done stays done if this is broken off.
+
+        Args:
+            progress: Called with how many of how many are done.
+        """
+        left = self._read(search.index.left)
+        done = 0
+        self._completing = True
+        try:
+            while left and (count := self._write(lambda db: search.index.step(db, **_INDEX_STEP))):
+                done += count
+                if progress is not None:
+                    # Others may have added some, or have done some.
+                    progress(done, max(left, done))
+        finally:
+            self._completing = False
+        return done
+
+    def rebuild_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Make the search index anew, whatever state it is in; return how many messages it has.
+
+        Args:
+            progress: See `complete_search_index`.
+        """
+        self._write(search.index.rebuild)
+        return self.complete_search_index(progress)
+
+    def check_search_index(self) -> list[str]:
+        """Compare the search index with the messages; list what is wrong, a sentence each.
+
+        Finds what no check of the file by SQLite itself does. Reads everything and holds the
+        write lock meanwhile; a store that was opened read-only cannot compare and says only
+        what is missing or cannot be read.
+        """
+        if self.read_only:
+            return self._read(lambda db: search.index.findings(db, compare=False))
+        return self._write(lambda db: search.index.findings(db, compare=True))
 
     def purge_deleted(self) -> None:
         """Leave no byte of deleted text in any file of the store.
@@ -385,12 +438,8 @@ class KeepingCalls(StoreBase):
         Raises:
             StoreBusyError: A reader kept the log from being cut; call again later.
         """
-
-        def forget(db: Connection) -> None:
-            prompts.collect_all(db)
-            search.rebuild(db)
-
-        self._write(forget)
+        self._write(prompts.collect_all)
+        self.rebuild_search_index()
 
         def rewrite(raw: Any) -> tuple[int, int, int]:
             raw.execute("VACUUM")

@@ -337,8 +337,15 @@ class MessageCalls(StoreBase):
         )
 
     def search_index_trouble(self) -> str | None:
-        """Say in one sentence why search cannot use its index and scans instead; None: it can."""
-        return self._read(search.index_trouble)
+        """Say in one sentence why search cannot use its index and scans instead; None: it can.
+
+        An index that is still being filled is no trouble: see `search_index_left`.
+        """
+        return self._read(search.index.trouble)
+
+    def search_index_left(self) -> int:
+        """Count the messages that are not indexed yet, and are found by reading them."""
+        return self._read(search.index.left)
 
     def _encoded(
         self, given: Sequence[NewMessage | Mapping[str, Any]]

@@ -44,10 +44,10 @@ def same(left: object, right: object) -> bool:
 @settings(deadline=None)
 @given(ANY_TEXT | st.lists(JSON) | st.dictionaries(ANY_TEXT, JSON))
 def test_content_comes_back_equal_and_of_its_type(value: str | list | dict) -> None:
-    stored = encode_content(value)
+    stored, encoding = encode_content(value)
     assert stored is not None
     stored.encode()
-    assert same(decode_content(stored), value)
+    assert same(decode_content(stored, encoding), value)
 
 
 @settings(deadline=None)
@@ -60,17 +60,18 @@ def test_a_json_value_comes_back_equal_and_of_its_type(value: object) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "\x00json:[1]", "\x00", "\x00jsonx", "qz\0zq9"])
 def test_a_text_that_looks_like_anything_stays_a_text(text: str) -> None:
-    assert same(decode_content(encode_content(text)), text)
+    assert same(decode_content(*encode_content(text)), text)
 
 
-def test_a_half_pair_is_kept_and_a_whole_one_is_its_character() -> None:
-    assert decode_content(encode_content("bad \ud83d end")) == "bad \ud83d end"
-    assert decode_content(encode_content("\ud83d\ude00")) == "😀"
+def test_a_half_pair_is_kept_beside_its_other_half_too() -> None:
+    for text in ("bad \ud83d end", "\ud83d\ude00"):
+        # Not compared by pytest, which could not print them.
+        assert same(decode_content(*encode_content(text)), text)
 
 
 def test_plain_text_and_real_characters_are_stored_as_they_are() -> None:
-    assert encode_content("今天") == "今天"
-    assert encode_content(["今天"]) == '\x00json:["今天"]'
+    assert encode_content("今天") == ("今天", None)
+    assert encode_content(["今天"]) == ('["今天"]', "json")
     assert encode_json({"名": "值"}) == '{"名": "值"}'
 
 
@@ -101,7 +102,7 @@ def test_what_is_nested_too_deep_or_holds_itself_is_refused() -> None:
     deep: list = []
     for _ in range(MAX_DEPTH - 1):
         deep = [deep]
-    assert decode_content(encode_content(deep)) == deep
+    assert decode_content(*encode_content(deep)) == deep
     with pytest.raises(ValueError, match="nested deeper"):
         encode_content([deep])
     loop: list = []
@@ -110,13 +111,11 @@ def test_what_is_nested_too_deep_or_holds_itself_is_refused() -> None:
         encode_json(loop)
 
 
-@pytest.mark.parametrize(
-    "stored", ["\x00json:", "\x00json:{", "\x00json:5", "\x00json:[NaN]", "\x00json:" + "[" * 5000]
-)
+@pytest.mark.parametrize("stored", ["", "{", "5", "[NaN]", "[" * 5000])
 def test_damaged_content_is_read_as_text_with_one_warning(
     stored: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert decode_content(stored) == stored
+    assert decode_content(stored, "json") == stored
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
@@ -164,18 +163,18 @@ def test_tool_calls_count_with_their_real_characters() -> None:
 def test_what_was_stored_with_escapes_is_found_as_what_was_not() -> None:
     calls = json.dumps(CALLS)
     assert "\\u" in calls
-    content = "\x00json:" + json.dumps([{"type": "text", "text": "広い"}])
-    assert stored_text(content, None, calls) == searchable_text([{"text": "広い"}], None, CALLS)
+    content = json.dumps([{"type": "text", "text": "広い"}])
+    assert stored_text(content, "json", None, calls) == searchable_text(
+        [{"text": "広い"}], None, CALLS
+    )
 
 
 def test_escapes_that_must_stay_do() -> None:
-    assert stored_text(None, None, r'["\u0000 \u0022"]') == r'["\u0000 \u0022"]'
+    assert stored_text(None, None, None, r'["\u0000 \u0022"]') == r'["\u0000 \u0022"]'
     # A text that really has a backslash before u5e7f, four levels down.
-    assert stored_text(None, None, r'["\\\\u5e7f"]') == r'["\\\\u5e7f"]'
+    assert stored_text(None, None, None, r'["\\\\u5e7f"]') == r'["\\\\u5e7f"]'
 
 
 def test_what_is_damaged_counts_as_it_is_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    assert (
-        stored_text("\x00json:{", "t", r'[{"a": "\u5e7f"') == "\x00json:{\nt\n" + r'[{"a": "\u5e7f"'
-    )
+    assert stored_text("{", "json", "t", r'[{"a": "\u5e7f"') == "{\nt\n" + r'[{"a": "\u5e7f"'
     assert caplog.records == []

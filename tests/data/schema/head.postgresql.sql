@@ -39,6 +39,7 @@ column messages.json_columns text
 column messages.active integer NOT NULL DEFAULT 1
 column messages.compacted integer NOT NULL DEFAULT 0
 column messages.platform_message_id text
+column messages.search_text text
 column schema_version.version integer NOT NULL
 column session_model_usage.session_id text NOT NULL COLLATE C
 column session_model_usage.model text NOT NULL DEFAULT ''::text COLLATE C

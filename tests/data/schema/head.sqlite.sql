@@ -66,7 +66,7 @@ CREATE TABLE messages (
     tool_name TEXT,
     timestamp REAL NOT NULL,
     token_count INTEGER
-, finish_reason TEXT, reasoning TEXT, reasoning_details TEXT, codex_reasoning_items TEXT, reasoning_content TEXT, codex_message_items TEXT, content_encoding TEXT, json_columns TEXT, active INTEGER NOT NULL DEFAULT 1, compacted INTEGER NOT NULL DEFAULT 0, platform_message_id TEXT);
+, finish_reason TEXT, reasoning TEXT, reasoning_details TEXT, codex_reasoning_items TEXT, reasoning_content TEXT, codex_message_items TEXT, content_encoding TEXT, json_columns TEXT, active INTEGER NOT NULL DEFAULT 1, compacted INTEGER NOT NULL DEFAULT 0, platform_message_id TEXT, search_text TEXT);
 
 CREATE TRIGGER messages_activity_delete AFTER DELETE ON messages BEGIN
     UPDATE sessions SET last_active_at = (SELECT max(timestamp) FROM messages WHERE messages.session_id = sessions.id AND typeof(timestamp) IN ('real', 'integer'))
@@ -88,51 +88,106 @@ CREATE TRIGGER messages_activity_update AFTER UPDATE OF timestamp, session_id ON
 END;
 
 CREATE VIRTUAL TABLE messages_fts USING fts5(
-    content
+    body,
+    content='messages_search',
+    content_rowid='id'
 );
 
 CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages BEGIN
-    DELETE FROM messages_fts WHERE rowid = old.id;
+    INSERT INTO messages_fts(messages_fts, rowid, body)
+    SELECT 'delete', old.id, coalesce(old.search_text, coalesce(old.content, '') || coalesce(char(10) || old.tool_name, '') || coalesce(char(10) || old.tool_calls, '')) || char(10, 10)
+    WHERE NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' AND old.id < CAST(value AS INTEGER));
 END;
 
 CREATE TRIGGER messages_fts_insert AFTER INSERT ON messages BEGIN
-    INSERT INTO messages_fts(rowid, content) VALUES (
-        new.id,
-        COALESCE(new.content, '') || ' ' || COALESCE(new.tool_name, '') || ' ' || COALESCE(new.tool_calls, '')
-    );
+    INSERT INTO messages_fts(rowid, body)
+    SELECT new.id, coalesce(new.search_text, coalesce(new.content, '') || coalesce(char(10) || new.tool_name, '') || coalesce(char(10) || new.tool_calls, '')) || char(10, 10)
+    WHERE NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' AND new.id < CAST(value AS INTEGER));
+END;
+
+CREATE TABLE messages_fts_pending (
+    id INTEGER PRIMARY KEY
+);
+
+CREATE TRIGGER messages_fts_pending_delete AFTER DELETE ON messages BEGIN
+    DELETE FROM messages_fts_pending WHERE id = old.id;
+END;
+
+CREATE TRIGGER messages_fts_pending_insert AFTER INSERT ON messages WHEN new.search_text IS NULL AND (
+    new.content_encoding IS NOT NULL
+    OR typeof(new.content) = 'blob'
+    OR instr(new.tool_calls, '\u') > 0
+    OR (length(new.content) <> length(CAST(new.content AS BLOB)) AND (new.content GLOB '*[^' || char(1) || '-© -⁤₠-₿─-➿　-〩ぁ-ゖ゠-ヾ㐀-䶿一-鿿가-힣️！-／：-＠🌀-🛗🤀-🩓𠀀-𪛟]*' OR instr(new.content, char(0)) > 0))
+    OR (length(new.tool_name) <> length(CAST(new.tool_name AS BLOB)) AND (new.tool_name GLOB '*[^' || char(1) || '-© -⁤₠-₿─-➿　-〩ぁ-ゖ゠-ヾ㐀-䶿一-鿿가-힣️！-／：-＠🌀-🛗🤀-🩓𠀀-𪛟]*' OR instr(new.tool_name, char(0)) > 0))
+    OR (length(new.tool_calls) <> length(CAST(new.tool_calls AS BLOB)) AND (new.tool_calls GLOB '*[^' || char(1) || '-© -⁤₠-₿─-➿　-〩ぁ-ゖ゠-ヾ㐀-䶿一-鿿가-힣️！-／：-＠🌀-🛗🤀-🩓𠀀-𪛟]*' OR instr(new.tool_calls, char(0)) > 0))
+) BEGIN
+    INSERT INTO messages_fts_pending(id)
+    SELECT new.id WHERE NOT EXISTS (SELECT 1 FROM messages_fts_pending WHERE id = new.id);
+END;
+
+CREATE TRIGGER messages_fts_pending_update AFTER UPDATE OF
+id, content, content_encoding, tool_name, tool_calls, search_text ON messages WHEN
+(new.search_text IS NULL AND (
+    new.content_encoding IS NOT NULL
+    OR typeof(new.content) = 'blob'
+    OR instr(new.tool_calls, '\u') > 0
+    OR (length(new.content) <> length(CAST(new.content AS BLOB)) AND (new.content GLOB '*[^' || char(1) || '-© -⁤₠-₿─-➿　-〩ぁ-ゖ゠-ヾ㐀-䶿一-鿿가-힣️！-／：-＠🌀-🛗🤀-🩓𠀀-𪛟]*' OR instr(new.content, char(0)) > 0))
+    OR (length(new.tool_name) <> length(CAST(new.tool_name AS BLOB)) AND (new.tool_name GLOB '*[^' || char(1) || '-© -⁤₠-₿─-➿　-〩ぁ-ゖ゠-ヾ㐀-䶿一-鿿가-힣️！-／：-＠🌀-🛗🤀-🩓𠀀-𪛟]*' OR instr(new.tool_name, char(0)) > 0))
+    OR (length(new.tool_calls) <> length(CAST(new.tool_calls AS BLOB)) AND (new.tool_calls GLOB '*[^' || char(1) || '-© -⁤₠-₿─-➿　-〩ぁ-ゖ゠-ヾ㐀-䶿一-鿿가-힣️！-／：-＠🌀-🛗🤀-🩓𠀀-𪛟]*' OR instr(new.tool_calls, char(0)) > 0))
+)) OR (new.search_text IS old.search_text AND new.search_text IS NOT NULL AND (
+    new.id IS NOT old.id OR new.content IS NOT old.content
+    OR new.content_encoding IS NOT old.content_encoding
+    OR new.tool_name IS NOT old.tool_name OR new.tool_calls IS NOT old.tool_calls
+)) BEGIN
+    INSERT INTO messages_fts_pending(id)
+    SELECT new.id WHERE NOT EXISTS (SELECT 1 FROM messages_fts_pending WHERE id = new.id);
 END;
 
 CREATE VIRTUAL TABLE messages_fts_trigram USING fts5(
-    content,
-    tokenize='trigram'
+    body,
+    content='messages_search',
+    content_rowid='id',
+    tokenize='trigram',
+    detail='none',
+    columnsize=0
 );
 
 CREATE TRIGGER messages_fts_trigram_delete AFTER DELETE ON messages BEGIN
-    DELETE FROM messages_fts_trigram WHERE rowid = old.id;
+    INSERT INTO messages_fts_trigram(messages_fts_trigram, rowid, body)
+    SELECT 'delete', old.id, coalesce(old.search_text, coalesce(old.content, '') || coalesce(char(10) || old.tool_name, '') || coalesce(char(10) || old.tool_calls, '')) || char(10, 10)
+    WHERE NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' AND old.id < CAST(value AS INTEGER));
 END;
 
 CREATE TRIGGER messages_fts_trigram_insert AFTER INSERT ON messages BEGIN
-    INSERT INTO messages_fts_trigram(rowid, content) VALUES (
-        new.id,
-        COALESCE(new.content, '') || ' ' || COALESCE(new.tool_name, '') || ' ' || COALESCE(new.tool_calls, '')
-    );
+    INSERT INTO messages_fts_trigram(rowid, body)
+    SELECT new.id, coalesce(new.search_text, coalesce(new.content, '') || coalesce(char(10) || new.tool_name, '') || coalesce(char(10) || new.tool_calls, '')) || char(10, 10)
+    WHERE NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' AND new.id < CAST(value AS INTEGER));
 END;
 
-CREATE TRIGGER messages_fts_trigram_update AFTER UPDATE ON messages BEGIN
-    DELETE FROM messages_fts_trigram WHERE rowid = old.id;
-    INSERT INTO messages_fts_trigram(rowid, content) VALUES (
-        new.id,
-        COALESCE(new.content, '') || ' ' || COALESCE(new.tool_name, '') || ' ' || COALESCE(new.tool_calls, '')
-    );
+CREATE TRIGGER messages_fts_trigram_update AFTER UPDATE OF
+id, content, tool_name, tool_calls, search_text ON messages BEGIN
+    INSERT INTO messages_fts_trigram(messages_fts_trigram, rowid, body)
+    SELECT 'delete', old.id, coalesce(old.search_text, coalesce(old.content, '') || coalesce(char(10) || old.tool_name, '') || coalesce(char(10) || old.tool_calls, '')) || char(10, 10)
+    WHERE NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' AND old.id < CAST(value AS INTEGER));
+    INSERT INTO messages_fts_trigram(rowid, body)
+    SELECT new.id, coalesce(new.search_text, coalesce(new.content, '') || coalesce(char(10) || new.tool_name, '') || coalesce(char(10) || new.tool_calls, '')) || char(10, 10)
+    WHERE NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' AND new.id < CAST(value AS INTEGER));
 END;
 
-CREATE TRIGGER messages_fts_update AFTER UPDATE ON messages BEGIN
-    DELETE FROM messages_fts WHERE rowid = old.id;
-    INSERT INTO messages_fts(rowid, content) VALUES (
-        new.id,
-        COALESCE(new.content, '') || ' ' || COALESCE(new.tool_name, '') || ' ' || COALESCE(new.tool_calls, '')
-    );
+CREATE TRIGGER messages_fts_update AFTER UPDATE OF
+id, content, tool_name, tool_calls, search_text ON messages BEGIN
+    INSERT INTO messages_fts(messages_fts, rowid, body)
+    SELECT 'delete', old.id, coalesce(old.search_text, coalesce(old.content, '') || coalesce(char(10) || old.tool_name, '') || coalesce(char(10) || old.tool_calls, '')) || char(10, 10)
+    WHERE NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' AND old.id < CAST(value AS INTEGER));
+    INSERT INTO messages_fts(rowid, body)
+    SELECT new.id, coalesce(new.search_text, coalesce(new.content, '') || coalesce(char(10) || new.tool_name, '') || coalesce(char(10) || new.tool_calls, '')) || char(10, 10)
+    WHERE NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' AND new.id < CAST(value AS INTEGER));
 END;
+
+CREATE VIRTUAL TABLE messages_fts_vocab USING fts5vocab(messages_fts_trigram, instance);
+
+CREATE VIEW messages_search(id, body) AS
+SELECT id, coalesce(search_text, coalesce(content, '') || coalesce(char(10) || tool_name, '') || coalesce(char(10) || tool_calls, '')) || char(10, 10) FROM messages;
 
 CREATE TABLE schema_version (
     version INTEGER NOT NULL
