@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -75,7 +76,7 @@ def upgrade(
         MigrationError: A revision failed; the database is as it was before that one.
         StoreBusyError: The lock was not had within the patience.
     """
-    history = _History(folder or migrations_folder())
+    history = _history(folder or migrations_folder())
     target = history.place(history.ids[-1] if to == "head" else to)
 
     def next_up(status: SchemaStatus) -> str | None:
@@ -105,7 +106,7 @@ def downgrade(
         MigrationError: A revision failed; the database is as it was before that one.
         StoreBusyError: The lock was not had within the patience.
     """
-    history = _History(folder or migrations_folder())
+    history = _history(folder or migrations_folder())
     target = history.place(None if to == "base" else to)
 
     def next_down(status: SchemaStatus) -> str | None:
@@ -120,7 +121,7 @@ def downgrade(
 
 def history() -> list[RevisionInfo]:
     """List the revisions that come with the package, oldest first."""
-    return _History(migrations_folder()).revisions
+    return _history(migrations_folder()).revisions
 
 
 def migrations_folder() -> Path:
@@ -128,6 +129,12 @@ def migrations_folder() -> Path:
     package = Path(__file__).resolve().parents[1]
     inside = package / "migrations"
     return inside if inside.is_dir() else package.parent / "migrations"
+
+
+@functools.cache
+def _history(folder: Path) -> _History:
+    """Load a history once in a process: reading it takes longer than a revision does."""
+    return _History(folder)
 
 
 class _History:
@@ -183,8 +190,11 @@ class _History:
             from alembic.runtime.environment import EnvironmentContext
 
             self._config.attributes["connection"] = connection
-            with EnvironmentContext(self._config, self._scripts, fn=steps, destination_rev=end):
-                self._scripts.run_env()
+            try:
+                with EnvironmentContext(self._config, self._scripts, fn=steps, destination_rev=end):
+                    self._scripts.run_env()
+            finally:
+                del self._config.attributes["connection"]
 
 
 def _walk(
