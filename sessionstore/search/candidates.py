@@ -53,10 +53,17 @@ _Asked: TypeAlias = _Match | _Begins | _AllOf | _AnyOf
 
 @dataclass(slots=True)
 class Candidates:
-    """A SELECT of ids in order, and its parameters."""
+    """A SELECT of ids in order, and its parameters.
+
+    Attributes:
+        sql: The statement.
+        parameters: What its names stand for.
+        unsorted: The ids in no order, where `sql` has to find them all to sort them.
+    """
 
     sql: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
+    unsorted: str | None = None
 
 
 def candidates(tree: Node, *, oldest: bool) -> Candidates | None:
@@ -80,6 +87,7 @@ def candidates(tree: Node, *, oldest: bool) -> Candidates | None:
                 f"WHERE said.id = messages_fts_trigram.rowid AND {said}) ORDER BY rowid {order}"
             )
         case _:
+            made.unsorted = sql
             made.sql = f"SELECT DISTINCT id FROM ({sql}) ORDER BY id {order}"
     return made
 
