@@ -106,8 +106,19 @@ def _said(node: Node, parameters: dict[str, str]) -> str:
         case Not():
             return "1"
         case Phrase(phrase):
-            run = words(phrase) or [phrase]
-            return f"({' AND '.join(_holds(word, parameters) for word in run)})"
+            run = words(phrase)
+            each = [_holds(word, parameters) for word in run or [phrase]]
+            if len(run) > 1:
+                # In plain ASCII a run of words is what the word index takes for one. Beyond it
+                # a word may end where the script changes, which that index knows nothing of.
+                in_a_row = _bound('"' + " ".join(run) + '"', parameters)
+                each.append(
+                    f"({_holds(phrase, parameters)} "
+                    "OR length(said.body) <> length(CAST(said.body AS BLOB)) "
+                    "OR said.id IN (SELECT rowid FROM messages_fts "
+                    f"WHERE messages_fts MATCH {in_a_row}))"
+                )
+            return f"({' AND '.join(each)})"
         case _:
             return f"({' OR '.join(_holds(form, parameters) for form in forms(node.text))})"
 
