@@ -78,7 +78,7 @@ class Corpus:
         words = self.text(3 * (count // 4) + 1).split()
         return {
             "two characters, common": two[5],
-            "two characters, rare": two[3000],
+            "two characters, rare": two[-1],
             "three characters": three[200],
             "identifier with dots": "conf.item77.path",
             "rare word": self.latin[20_000],

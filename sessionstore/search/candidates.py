@@ -53,10 +53,17 @@ _Asked: TypeAlias = _Match | _Begins | _AllOf | _AnyOf
 
 @dataclass(slots=True)
 class Candidates:
-    """A SELECT of ids in order, and its parameters."""
+    """A SELECT of ids in order, and its parameters.
+
+    Attributes:
+        sql: The statement.
+        parameters: What its names stand for.
+        unsorted: The ids in no order, where `sql` has to find them all to sort them.
+    """
 
     sql: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
+    unsorted: str | None = None
 
 
 def candidates(tree: Node, *, oldest: bool) -> Candidates | None:
@@ -80,6 +87,7 @@ def candidates(tree: Node, *, oldest: bool) -> Candidates | None:
                 f"WHERE said.id = messages_fts_trigram.rowid AND {said}) ORDER BY rowid {order}"
             )
         case _:
+            made.unsorted = sql
             made.sql = f"SELECT DISTINCT id FROM ({sql}) ORDER BY id {order}"
     return made
 
@@ -98,8 +106,19 @@ def _said(node: Node, parameters: dict[str, str]) -> str:
         case Not():
             return "1"
         case Phrase(phrase):
-            run = words(phrase) or [phrase]
-            return f"({' AND '.join(_holds(word, parameters) for word in run)})"
+            run = words(phrase)
+            each = [_holds(word, parameters) for word in run or [phrase]]
+            if len(run) > 1:
+                # In plain ASCII a run of words is what the word index takes for one. Beyond it
+                # a word may end where the script changes, which that index knows nothing of.
+                in_a_row = _bound('"' + " ".join(run) + '"', parameters)
+                each.append(
+                    f"({_holds(phrase, parameters)} "
+                    "OR length(said.body) <> length(CAST(said.body AS BLOB)) "
+                    "OR said.id IN (SELECT rowid FROM messages_fts "
+                    f"WHERE messages_fts MATCH {in_a_row}))"
+                )
+            return f"({' AND '.join(each)})"
         case _:
             return f"({' OR '.join(_holds(form, parameters) for form in forms(node.text))})"
 

@@ -33,7 +33,7 @@ from sqlalchemy.exc import DBAPIError
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import SearchSort
 from sessionstore.search.body import stored_text
-from sessionstore.search.candidates import candidates
+from sessionstore.search.candidates import Candidates, candidates
 from sessionstore.search.fold import fold, words
 from sessionstore.search.index import IndexState, is_index_trouble, state
 from sessionstore.search.query import (
@@ -70,7 +70,13 @@ _RANKED = (
 )
 _IS_WORD = "SELECT 1 FROM messages_fts WHERE messages_fts MATCH :asked AND rowid = :id"
 _PENDING = "SELECT id FROM messages_fts_pending WHERE id >= :indexed_from ORDER BY id"
-_LOWEST_ID = -(2**63)
+_LOWEST_ID, _HIGHEST_ID = -(2**63), 2**63 - 1
+
+# Of so many candidates that would have to be sorted, a page is likely among the first messages.
+_MANY = 1000
+_READ_FIRST = 500
+_READ_NEWEST = "SELECT id FROM messages ORDER BY id DESC LIMIT 1 OFFSET :read"
+_READ_OLDEST = "SELECT id FROM messages ORDER BY id LIMIT 1 OFFSET :read"
 
 _warned: WeakSet[Engine] = WeakSet()
 
@@ -218,6 +224,20 @@ def _literal(
         yield from _scan(connection, tree, scope, oldest=oldest)
         return
     lowest = _LOWEST_ID if now.indexed_from is None else now.indexed_from
+    highest = _HIGHEST_ID
+    if now.indexed_from is None and chosen.unsorted and _are_many(connection, chosen):
+        # The next few messages fill a page sooner than a sort of so many.
+        near = _READ_OLDEST if oldest else _READ_NEWEST
+        edge: int | None = connection.exec_driver_sql(near, {"read": _READ_FIRST}).scalar()
+        if edge is None:
+            yield from _scan(connection, tree, scope, oldest=oldest)
+            return
+        if oldest:
+            yield from _scan(connection, tree, scope, oldest=True, below=edge)
+            lowest = edge
+        else:
+            yield from _scan(connection, tree, scope, above=edge)
+            highest = edge
     if oldest and now.indexed_from is not None:
         yield from _scan(connection, tree, scope, oldest=True, below=lowest)
     pending = _PENDING + ("" if oldest else " DESC")
@@ -226,10 +246,15 @@ def _literal(
         connection.exec_driver_sql(pending, {"indexed_from": lowest}) as unfolded,
     ):
         merged = heapq.merge(indexed.scalars(), unfolded.scalars(), reverse=not oldest)
-        ids = (each for each in _once(merged) if each >= lowest)
+        ids = (each for each in _once(merged) if lowest <= each <= highest)
         yield from _verified(connection, tree, scope, ids)
     if not oldest and now.indexed_from is not None:
         yield from _scan(connection, tree, scope, below=lowest)
+
+
+def _are_many(connection: Connection, chosen: Candidates) -> bool:
+    counted = f"SELECT 1 FROM ({chosen.unsorted}) LIMIT 1 OFFSET {_MANY}"
+    return connection.exec_driver_sql(counted, chosen.parameters).first() is not None
 
 
 def _once(ordered: Iterable[int]) -> Iterator[int]:
@@ -371,12 +396,18 @@ def _scan(
     *,
     oldest: bool = False,
     below: int | None = None,
+    above: int | None = None,
 ) -> Iterator[_Match]:
-    """Yield each match with its folded text, by id, by reading every message in scope."""
+    """Yield each match with its folded text, by id, by reading every message in scope.
+
+    Or only those below an id, or above one.
+    """
     repeated = _repetition(connection)
     texts = _texts(scope).order_by(MESSAGES.c.id.asc() if oldest else MESSAGES.c.id.desc())
     if below is not None:
         texts = texts.where(MESSAGES.c.id < below)
+    if above is not None:
+        texts = texts.where(MESSAGES.c.id > above)
     with connection.execute(texts) as result:
         for rows in result.partitions(_BLOCK):
             yield from _matching(tree, rows, repeated)
