@@ -125,7 +125,7 @@ class SessionRow(Base):
     pricing_version: Mapped[str | None] = mapped_column(Text)
     api_call_count: Mapped[int | None] = mapped_column(Counter, server_default=text("0"))
     system_prompt_hash: Mapped[str | None] = mapped_column(Text, ForeignKey("system_prompts.hash"))
-    rewind_count: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    rewind_count: Mapped[int] = mapped_column(Counter, server_default=text("0"))
     archived: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     pinned: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     relation: Mapped[str | None] = mapped_column(Text)

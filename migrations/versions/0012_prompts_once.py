@@ -5,7 +5,11 @@ in hexadecimal, of the prompt's UTF-8 bytes. Existing prompts move there, byte f
 `sessions.system_prompt` becomes NULL; what other programs still write into it counts when it
 is read. A file gets smaller when it is vacuumed.
 
-Going back puts each prompt into its sessions again and loses nothing.
+A column or a table of ours that another program made first steps aside, under a name that
+ends in `_before_0012`, and going back lets it have its name again.
+
+Going back puts each prompt into its sessions again and loses nothing, but that what was kept
+as bytes is text then.
 """
 
 from __future__ import annotations
@@ -24,13 +28,14 @@ INDEX = (
     "CREATE INDEX ix_sessions_system_prompt_hash ON sessions(system_prompt_hash) "
     "WHERE system_prompt_hash IS NOT NULL"
 )
+# The table, and how the column is declared.
 SQLITE = (
     """\
 CREATE TABLE system_prompts (
     hash TEXT NOT NULL PRIMARY KEY,
     prompt TEXT NOT NULL
 )""",
-    "ALTER TABLE sessions ADD COLUMN system_prompt_hash TEXT REFERENCES system_prompts(hash)",
+    "TEXT REFERENCES system_prompts(hash)",
 )
 POSTGRESQL = (
     """\
@@ -39,42 +44,22 @@ CREATE TABLE system_prompts (
     prompt text NOT NULL
 )""",
     """\
-ALTER TABLE sessions ADD COLUMN system_prompt_hash text COLLATE "C"
+text COLLATE "C"
     CONSTRAINT fk_sessions_system_prompt_hash_system_prompts REFERENCES system_prompts (hash)""",
 )
+FITS = "{0} IS NULL OR {0} IN (SELECT hash FROM system_prompts)"
+AT_ONCE = 200
 
 
 def upgrade() -> None:
     """Make the table, move the prompts, index the references."""
-    bind = op.get_bind()
     sqlite = op.get_context().dialect.name == "sqlite"
-    for statement in SQLITE if sqlite else POSTGRESQL:
-        op.execute(statement)
-    # As bytes, since an old file may hold text that is no UTF-8: it moves unchanged.
-    as_bytes = "CAST(system_prompt AS BLOB)" if sqlite else "convert_to(system_prompt, 'UTF8')"
-    first = "min(rowid)" if sqlite else "min(id)"
-    key = "rowid" if sqlite else "id"
-    prompts = bind.exec_driver_sql(
-        f"SELECT {first}, {as_bytes} FROM sessions WHERE system_prompt IS NOT NULL GROUP BY 2"
-    ).all()
-    for holder, prompt in prompts:
-        parameters = {"hash": hashlib.sha256(prompt).hexdigest(), "holder": holder}
-        bind.execute(
-            text(
-                "INSERT INTO system_prompts (hash, prompt) "
-                f"SELECT :hash, {'CAST(system_prompt AS TEXT)' if sqlite else 'system_prompt'} "
-                f"FROM sessions WHERE {key} = :holder"
-            ),
-            parameters,
-        )
-        bind.execute(
-            text(
-                "UPDATE sessions SET system_prompt_hash = :hash, system_prompt = NULL "
-                "WHERE system_prompt = "
-                f"(SELECT held.system_prompt FROM sessions held WHERE held.{key} = :holder)"
-            ),
-            parameters,
-        )
+    table, column = SQLITE if sqlite else POSTGRESQL
+    _make_table("system_prompts", table)
+    _add("sessions", "system_prompt_hash", column, FITS)
+    (_move_on_sqlite if sqlite else _move_on_postgresql)()
+    if sqlite:
+        op.execute("DROP INDEX IF EXISTS ix_sessions_system_prompt_hash")
     op.execute(INDEX)
 
 
@@ -86,5 +71,102 @@ def downgrade() -> None:
         "WHERE system_prompt_hash IS NOT NULL AND system_prompt IS NULL"
     )
     op.execute("DROP INDEX ix_sessions_system_prompt_hash")
-    op.execute("ALTER TABLE sessions DROP COLUMN system_prompt_hash")
-    op.execute("DROP TABLE system_prompts")
+    _drop("sessions", "system_prompt_hash")
+    _drop_table("system_prompts")
+
+
+def _move_on_sqlite() -> None:
+    bind = op.get_bind()
+    keep = text(
+        "INSERT OR IGNORE INTO system_prompts (hash, prompt) "
+        "SELECT :hash, CAST(system_prompt AS TEXT) FROM sessions WHERE rowid = :row"
+    )
+    refer = text(
+        "UPDATE sessions SET system_prompt_hash = :hash, system_prompt = NULL WHERE rowid = :row"
+    )
+    # As bytes, since an old file may hold text that is no UTF-8, or no text: it moves unchanged.
+    held = text(
+        "SELECT rowid, CAST(system_prompt AS BLOB) FROM sessions "
+        "WHERE system_prompt IS NOT NULL AND rowid > :after ORDER BY rowid LIMIT :at_once"
+    )
+    kept: set[str] = set()
+    after = -(2**63)
+    while rows := bind.execute(held, {"after": after, "at_once": AT_ONCE}).all():
+        for row, prompt in rows:
+            parameters = {"hash": hashlib.sha256(prompt).hexdigest(), "row": row}
+            if parameters["hash"] not in kept:
+                bind.execute(keep, parameters)
+                kept.add(parameters["hash"])
+            bind.execute(refer, parameters)
+        after = rows[-1][0]
+
+
+def _move_on_postgresql() -> None:
+    named = "encode(sha256(convert_to(system_prompt, 'UTF8')), 'hex')"
+    op.execute(
+        f"INSERT INTO system_prompts (hash, prompt) SELECT DISTINCT {named}, system_prompt "
+        "FROM sessions WHERE system_prompt IS NOT NULL"
+    )
+    op.execute(
+        f"UPDATE sessions SET system_prompt_hash = {named}, system_prompt = NULL "
+        "WHERE system_prompt IS NOT NULL"
+    )
+
+
+def _make_table(table: str, statement: str) -> None:
+    """Make a table; one of this name that has other columns steps aside.
+
+    What refers to it follows it (https://www.sqlite.org/lang_altertable.html#rename).
+    """
+    there = _shape(table)
+    if there:
+        op.execute(f"ALTER TABLE {table} RENAME TO {table}_before_{revision}")
+    op.execute(statement)
+    if not there:
+        return
+    if there == _shape(table):
+        op.execute(f"DROP TABLE {table}")
+        op.execute(f"ALTER TABLE {table}_before_{revision} RENAME TO {table}")
+
+
+def _drop_table(table: str) -> None:
+    """Drop a table, and let the one that stepped aside have its name again."""
+    op.execute(f"DROP TABLE {table}")
+    if _shape(f"{table}_before_{revision}"):
+        op.execute(f"ALTER TABLE {table}_before_{revision} RENAME TO {table}")
+
+
+def _shape(table: str) -> set[tuple[object, ...]]:
+    """Say how the columns of a table are declared; nothing where there is no such table."""
+    if op.get_context().dialect.name != "sqlite":
+        return set()
+    rows = op.get_bind().exec_driver_sql(f"PRAGMA table_info({table})")
+    return {tuple(row)[1:] for row in rows}
+
+
+def _add(table: str, name: str, kind: str, fits: str) -> None:
+    """Add a column; a column of this name that is another program's steps aside.
+
+    It gets a name that says so, and what fits of it is taken over.
+    """
+    aside = f"{name}_before_{revision}"
+    there = _columns(table)
+    if name in there:
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {name} TO {aside}")
+    op.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+    if name in there:
+        op.execute(f"UPDATE {table} SET {name} = {aside} WHERE {fits.format(aside)}")
+
+
+def _drop(table: str, name: str) -> None:
+    """Drop a column, and let the one that stepped aside have its name again."""
+    op.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+    if (aside := f"{name}_before_{revision}") in _columns(table):
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {aside} TO {name}")
+
+
+def _columns(table: str) -> set[str]:
+    if op.get_context().dialect.name != "sqlite":
+        return set()
+    rows = op.get_bind().exec_driver_sql(f"PRAGMA table_info({table})")
+    return {name for _, name, *_ in rows}

@@ -9,17 +9,20 @@ a text for the same reason.
 
 Rows in the old form - a NUL character, `json:`, JSON - are converted; what begins so and
 goes on as no JSON was text and stays text. Going back converts to that form again; a text
-in pieces then loses the seam. On PostgreSQL, which cannot hold NUL, it becomes the bare JSON.
+in pieces then loses the seam, and a text that only looks marked becomes JSON of that text.
+On PostgreSQL, which cannot hold NUL, a value becomes the bare JSON.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from alembic import op
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 revision = "0013"
 down_revision = "0012"
@@ -36,16 +39,18 @@ TEXTS = (
     "reasoning_content",
 )
 AT_ONCE = 500
+DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT)
 
 
 def upgrade() -> None:
     """Add the columns and convert the rows that are marked within."""
-    there = _columns("messages")
     for name in ("content_encoding", "json_columns"):
-        if name not in there:
-            op.execute(f"ALTER TABLE messages ADD COLUMN {name} TEXT")
-    if op.get_context().dialect.name != "sqlite":
-        return
+        _add("messages", name, "TEXT", "{0} IS NULL")
+    if op.get_context().dialect.name == "sqlite":
+        _despite_the_index(_tell_beside)
+
+
+def _tell_beside() -> None:
     for name in TEXTS:
         for message_id, stored in _marked(name):
             value = _value(stored)
@@ -68,35 +73,66 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Mark the values within again and drop the columns."""
-    bind = op.get_bind()
     if op.get_context().dialect.name == "sqlite":
-        for name in TEXTS:
-            # A text that only looks marked: as JSON of a text it stays one.
-            for message_id, stored in _marked(name):
-                value = json.dumps(stored.decode("utf-8", "replace"))
-                _set(message_id, **{name: "\x00json:" + value})
+        _despite_the_index(_tell_within)
+    else:
+        _join_pieces("")
+    _drop("messages", "json_columns")
+    _drop("messages", "content_encoding")
+
+
+def _tell_within() -> None:
+    bind = op.get_bind()
+    for name in TEXTS:
+        # A text that only looks marked: as JSON of a text it stays one.
+        for message_id, stored in _marked(name):
+            value = json.dumps(stored.decode("utf-8", "replace"))
+            _set(message_id, **{name: "\x00json:" + value})
+    bind.execute(
+        text(
+            "UPDATE messages SET content = char(0) || 'json:' || content "
+            "WHERE content_encoding = 'json'"
+        )
+    )
+    _join_pieces("\x00json:")
+    for name in TEXTS[1:]:
         bind.execute(
             text(
-                "UPDATE messages SET content = char(0) || 'json:' || content "
-                "WHERE content_encoding = 'json'"
-            )
+                f"UPDATE messages SET {name} = char(0) || 'json:' || {name} "
+                "WHERE instr(',' || json_columns || ',', :name) > 0"
+            ),
+            {"name": f",{name},"},
         )
-    for message_id, content in bind.execute(
+
+
+def _join_pieces(mark: str) -> None:
+    found = op.get_bind().execute(
         text("SELECT id, content FROM messages WHERE content_encoding = 'json-pieces'")
-    ).all():
-        mark = "\x00json:" if op.get_context().dialect.name == "sqlite" else ""
+    )
+    for message_id, content in found.all():
         _set(message_id, content=mark + json.dumps("".join(json.loads(content))))
-    if op.get_context().dialect.name == "sqlite":
-        for name in TEXTS[1:]:
-            bind.execute(
-                text(
-                    f"UPDATE messages SET {name} = char(0) || 'json:' || {name} "
-                    "WHERE instr(',' || json_columns || ',', :name) > 0"
-                ),
-                {"name": f",{name},"},
-            )
-    op.execute("ALTER TABLE messages DROP COLUMN json_columns")
-    op.execute("ALTER TABLE messages DROP COLUMN content_encoding")
+
+
+def _despite_the_index(convert: Callable[[], None]) -> None:
+    """Convert messages; where a damaged search index forbids it, leave the index as it is."""
+    bind = op.get_bind()
+    try:
+        with bind.begin_nested():
+            convert()
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF not in DAMAGED:
+            raise
+    else:
+        return
+    triggers = bind.exec_driver_sql(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' "
+        "AND name IN ('messages_fts_update', 'messages_fts_trigram_update')"
+    ).all()
+    for name, _ in triggers:
+        bind.exec_driver_sql(f"DROP TRIGGER {name}")
+    convert()
+    for _, statement in triggers:
+        bind.exec_driver_sql(statement)
 
 
 def _marked(name: str) -> Iterator[tuple[int, bytes]]:
@@ -108,6 +144,7 @@ def _marked(name: str) -> Iterator[tuple[int, bytes]]:
             .execute(
                 text(
                     f"SELECT id, CAST({name} AS BLOB) FROM messages WHERE id > :after "
+                    f"AND typeof({name}) = 'text' "
                     f"AND substr(CAST({name} AS BLOB), 1, {len(MARK)}) = :mark "
                     f"ORDER BY id LIMIT {AT_ONCE}"
                 ),
@@ -149,8 +186,37 @@ def _set(message_id: int, **values: str) -> None:
     )
 
 
-def _columns(table: str) -> set[str]:
+def _add(table: str, name: str, kind: str, fits: str) -> None:
+    """Add a column; a column of this name that is another program's steps aside.
+
+    One that is declared alike and says only what fits is taken for ours. Of one that steps
+    aside, under a name that says so, what fits is taken over.
+    """
+    aside = f"{name}_before_{revision}"
+    there = _columns(table)
+    if name in there:
+        unfit = f"SELECT 1 FROM {table} WHERE ({fits.format(name)}) IS NOT 1 LIMIT 1"
+        if there[name] == kind and not op.get_bind().exec_driver_sql(unfit).all():
+            return
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {name} TO {aside}")
+    op.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+    if name in there:
+        op.execute(f"UPDATE {table} SET {name} = {aside} WHERE {fits.format(aside)}")
+
+
+def _drop(table: str, name: str) -> None:
+    """Drop a column, and let the one that stepped aside have its name again."""
+    op.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+    if (aside := f"{name}_before_{revision}") in _columns(table):
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {aside} TO {name}")
+
+
+def _columns(table: str) -> dict[str, str]:
+    """Map the columns to how they are declared; PostgreSQL has nobody's but ours."""
     if op.get_context().dialect.name != "sqlite":
-        return set()
+        return {}
     rows = op.get_bind().exec_driver_sql(f"PRAGMA table_info({table})")
-    return {name for _, name, *_ in rows}
+    return {
+        name: kind + (" NOT NULL" if required else "") + (f" DEFAULT {default}" if default else "")
+        for _, name, kind, required, default, _ in rows
+    }

@@ -16,18 +16,21 @@ down_revision = "0016"
 branch_labels = None
 depends_on = None
 
-LATEST = "(SELECT max(timestamp) FROM messages WHERE messages.session_id = sessions.id)"
+LATEST = "(SELECT max(timestamp) FROM messages WHERE messages.session_id = sessions.id{})"
+# What SQLite lets stand in the column and is no time does not count.
+IS_TIME = "typeof({}timestamp) IN ('real', 'integer')"
 INDEX = (
     "CREATE INDEX ix_sessions_activity ON "
     "sessions(coalesce(last_active_at, started_at) DESC, id DESC)"
 )
 # A later message raises the time; the one that set it lowers it by going.
-RAISE = """\
+RAISE = f"""\
     UPDATE sessions SET last_active_at = new.timestamp
-    WHERE id = new.session_id AND (last_active_at IS NULL OR last_active_at < new.timestamp);
+    WHERE id = new.session_id AND {IS_TIME.format("new.")}
+    AND (last_active_at IS NULL OR last_active_at < new.timestamp);
 """
 LOWER = f"""\
-    UPDATE sessions SET last_active_at = {LATEST}
+    UPDATE sessions SET last_active_at = {LATEST.format(" AND " + IS_TIME.format(""))}
     WHERE id = old.session_id AND last_active_at <= old.timestamp;
 """
 TRIGGERS = {
@@ -66,10 +69,10 @@ ON messages FOR EACH ROW EXECUTE FUNCTION messages_activity()""",
 def upgrade() -> None:
     """Add the column, fill it, then index it and keep it."""
     sqlite = op.get_context().dialect.name == "sqlite"
-    if "last_active_at" not in _columns("sessions"):
-        kind = "REAL" if sqlite else "double precision"
-        op.execute(f"ALTER TABLE sessions ADD COLUMN last_active_at {kind}")
-    op.execute(f"UPDATE sessions SET last_active_at = {LATEST}")
+    # Whatever a column of this name says, the messages know better.
+    _add("sessions", "last_active_at", "REAL" if sqlite else "double precision", "1")
+    is_time = " AND " + IS_TIME.format("") if sqlite else ""
+    op.execute(f"UPDATE sessions SET last_active_at = {LATEST.format(is_time)}")
     op.execute("DROP INDEX IF EXISTS ix_sessions_activity")
     op.execute(INDEX)
     if not sqlite:
@@ -90,11 +93,40 @@ def downgrade() -> None:
         op.execute("DROP TRIGGER messages_activity ON messages")
         op.execute("DROP FUNCTION messages_activity()")
     op.execute("DROP INDEX ix_sessions_activity")
-    op.execute("ALTER TABLE sessions DROP COLUMN last_active_at")
+    _drop("sessions", "last_active_at")
 
 
-def _columns(table: str) -> set[str]:
+def _add(table: str, name: str, kind: str, fits: str) -> None:
+    """Add a column; a column of this name that is another program's steps aside.
+
+    One that is declared alike and says only what fits is taken for ours. Of one that steps
+    aside, under a name that says so, what fits is taken over.
+    """
+    aside = f"{name}_before_{revision}"
+    there = _columns(table)
+    if name in there:
+        unfit = f"SELECT 1 FROM {table} WHERE ({fits.format(name)}) IS NOT 1 LIMIT 1"
+        if there[name] == kind and not op.get_bind().exec_driver_sql(unfit).all():
+            return
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {name} TO {aside}")
+    op.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+    if name in there:
+        op.execute(f"UPDATE {table} SET {name} = {aside} WHERE {fits.format(aside)}")
+
+
+def _drop(table: str, name: str) -> None:
+    """Drop a column, and let the one that stepped aside have its name again."""
+    op.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+    if (aside := f"{name}_before_{revision}") in _columns(table):
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {aside} TO {name}")
+
+
+def _columns(table: str) -> dict[str, str]:
+    """Map the columns to how they are declared; PostgreSQL has nobody's but ours."""
     if op.get_context().dialect.name != "sqlite":
-        return set()
+        return {}
     rows = op.get_bind().exec_driver_sql(f"PRAGMA table_info({table})")
-    return {name for _, name, *_ in rows}
+    return {
+        name: kind + (" NOT NULL" if required else "") + (f" DEFAULT {default}" if default else "")
+        for _, name, kind, required, default, _ in rows
+    }

@@ -24,7 +24,7 @@ COUNTERS = (
 )
 SQLITE = """\
 CREATE TABLE session_model_usage (
-    session_id TEXT NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
+    session_id TEXT NOT NULL,
     model TEXT NOT NULL DEFAULT '',
     billing_provider TEXT NOT NULL DEFAULT '',
     task TEXT NOT NULL DEFAULT '',
@@ -38,7 +38,8 @@ CREATE TABLE session_model_usage (
     actual_cost_usd REAL,
     first_seen REAL NOT NULL,
     last_seen REAL NOT NULL,
-    PRIMARY KEY (session_id, model, billing_provider, task)
+    PRIMARY KEY (session_id, model, billing_provider, task),
+    FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
 )"""
 POSTGRESQL = """\
 CREATE TABLE session_model_usage (
@@ -60,25 +61,87 @@ CREATE TABLE session_model_usage (
     last_seen double precision NOT NULL,
     PRIMARY KEY (session_id, model, billing_provider, task)
 )"""
-USED = " OR ".join(f"coalesce({name}, 0) <> 0" for name in COUNTERS)
-SEED = f"""\
+COSTS = ("estimated_cost_usd", "actual_cost_usd")
+SEED = """\
 INSERT INTO session_model_usage (
-    session_id, model, billing_provider, {", ".join(COUNTERS)},
-    estimated_cost_usd, actual_cost_usd, first_seen, last_seen
+    session_id, model, billing_provider, {names}, first_seen, last_seen
 )
 SELECT id, coalesce(model, ''), coalesce(billing_provider, ''),
-    {", ".join(f"coalesce({name}, 0)" for name in COUNTERS)},
-    estimated_cost_usd, actual_cost_usd, started_at, coalesce(last_active_at, started_at)
+    {figures}, {first}, {last}
 FROM sessions
-WHERE {USED} OR estimated_cost_usd IS NOT NULL OR actual_cost_usd IS NOT NULL"""
+WHERE id IS NOT NULL AND ({used}){but}"""
+SEED_POSTGRESQL = SEED.format(
+    names=", ".join((*COUNTERS, *COSTS)),
+    figures=", ".join((*(f"coalesce({name}, 0)" for name in COUNTERS), *COSTS)),
+    first="started_at",
+    last="coalesce(last_active_at, started_at)",
+    used=" OR ".join(
+        (
+            *(f"coalesce({name}, 0) <> 0" for name in COUNTERS),
+            *(f"{name} IS NOT NULL" for name in COSTS),
+        )
+    ),
+    but="",
+)
+# Old files may hold NULL or text where a figure belongs, and lines of another program's.
+COUNT = "CAST(coalesce({0}, 0) AS INTEGER)"
+COST = "iif(typeof({0}) IN ('real', 'integer'), {0}, NULL)"
+STARTED = f"coalesce({COST.format('started_at')}, 0.0)"
+SEED_SQLITE = SEED.format(
+    names=", ".join((*COUNTERS, *COSTS)),
+    figures=", ".join(
+        (*(COUNT.format(name) for name in COUNTERS), *(COST.format(name) for name in COSTS))
+    ),
+    first=STARTED,
+    last=f"coalesce(last_active_at, {STARTED})",
+    used=" OR ".join(
+        (
+            *(f"{COUNT.format(name)} <> 0" for name in COUNTERS),
+            *(f"{COST.format(name)} IS NOT NULL" for name in COSTS),
+        )
+    ),
+    but=" AND id NOT IN (SELECT session_id FROM session_model_usage)",
+)
 
 
 def upgrade() -> None:
     """Make the table and fill it from the totals."""
-    op.execute(SQLITE if op.get_context().dialect.name == "sqlite" else POSTGRESQL)
-    op.execute(SEED)
+    sqlite = op.get_context().dialect.name == "sqlite"
+    _make_table("session_model_usage", SQLITE if sqlite else POSTGRESQL)
+    op.execute(SEED_SQLITE if sqlite else SEED_POSTGRESQL)
 
 
 def downgrade() -> None:
     """Drop it."""
-    op.execute("DROP TABLE session_model_usage")
+    _drop_table("session_model_usage")
+
+
+def _make_table(table: str, statement: str) -> None:
+    """Make a table; one of this name that has other columns steps aside.
+
+    What refers to it follows it (https://www.sqlite.org/lang_altertable.html#rename).
+    """
+    there = _shape(table)
+    if there:
+        op.execute(f"ALTER TABLE {table} RENAME TO {table}_before_{revision}")
+    op.execute(statement)
+    if not there:
+        return
+    if there == _shape(table):
+        op.execute(f"DROP TABLE {table}")
+        op.execute(f"ALTER TABLE {table}_before_{revision} RENAME TO {table}")
+
+
+def _drop_table(table: str) -> None:
+    """Drop a table, and let the one that stepped aside have its name again."""
+    op.execute(f"DROP TABLE {table}")
+    if _shape(f"{table}_before_{revision}"):
+        op.execute(f"ALTER TABLE {table}_before_{revision} RENAME TO {table}")
+
+
+def _shape(table: str) -> set[tuple[object, ...]]:
+    """Say how the columns of a table are declared; nothing where there is no such table."""
+    if op.get_context().dialect.name != "sqlite":
+        return set()
+    rows = op.get_bind().exec_driver_sql(f"PRAGMA table_info({table})")
+    return {tuple(row)[1:] for row in rows}

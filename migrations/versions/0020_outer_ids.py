@@ -21,8 +21,7 @@ INDEX = (
 
 def upgrade() -> None:
     """Add the column and its index."""
-    if "platform_message_id" not in _columns("messages"):
-        op.execute("ALTER TABLE messages ADD COLUMN platform_message_id TEXT")
+    _add("messages", "platform_message_id", "TEXT", "1")
     op.execute("DROP INDEX IF EXISTS ix_messages_session_id_platform_message_id")
     op.execute(INDEX)
 
@@ -30,11 +29,40 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop them."""
     op.execute("DROP INDEX ix_messages_session_id_platform_message_id")
-    op.execute("ALTER TABLE messages DROP COLUMN platform_message_id")
+    _drop("messages", "platform_message_id")
 
 
-def _columns(table: str) -> set[str]:
+def _add(table: str, name: str, kind: str, fits: str) -> None:
+    """Add a column; a column of this name that is another program's steps aside.
+
+    One that is declared alike and says only what fits is taken for ours. Of one that steps
+    aside, under a name that says so, what fits is taken over.
+    """
+    aside = f"{name}_before_{revision}"
+    there = _columns(table)
+    if name in there:
+        unfit = f"SELECT 1 FROM {table} WHERE ({fits.format(name)}) IS NOT 1 LIMIT 1"
+        if there[name] == kind and not op.get_bind().exec_driver_sql(unfit).all():
+            return
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {name} TO {aside}")
+    op.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+    if name in there:
+        op.execute(f"UPDATE {table} SET {name} = {aside} WHERE {fits.format(aside)}")
+
+
+def _drop(table: str, name: str) -> None:
+    """Drop a column, and let the one that stepped aside have its name again."""
+    op.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+    if (aside := f"{name}_before_{revision}") in _columns(table):
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {aside} TO {name}")
+
+
+def _columns(table: str) -> dict[str, str]:
+    """Map the columns to how they are declared; PostgreSQL has nobody's but ours."""
     if op.get_context().dialect.name != "sqlite":
-        return set()
+        return {}
     rows = op.get_bind().exec_driver_sql(f"PRAGMA table_info({table})")
-    return {name for _, name, *_ in rows}
+    return {
+        name: kind + (" NOT NULL" if required else "") + (f" DEFAULT {default}" if default else "")
+        for _, name, kind, required, default, _ in rows
+    }

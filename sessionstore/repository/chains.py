@@ -11,10 +11,9 @@ The SQL below is text: recursion reads better as itself, and both back ends take
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
-from sqlalchemy import Connection, select, text
-
-from sessionstore.models import SESSIONS
+from sqlalchemy import Connection, text
 
 # No real chain is as long; a cycle of continuations in a damaged file ends here.
 _DEEPEST = 1000
@@ -97,9 +96,21 @@ def root_of(session: str) -> str:
 
 _TIP = text(f"SELECT ({tip_of('s')}) FROM sessions s WHERE s.id = :id")
 
+# Each as pairs of a session and its parent: a walk from row to row would be a statement each,
+# and without a depth in them the recursion ends by itself where a cycle would repeat.
+_LINEAGE = text(
+    "WITH RECURSIVE line(id, parent) AS ("
+    "SELECT s.id, s.parent_session_id FROM sessions s WHERE s.id = :id UNION "
+    "SELECT p.id, p.parent_session_id FROM line JOIN sessions p ON p.id = line.parent) "
+    "SELECT line.id, line.parent FROM line"
+)
 _CONTINUED = text(
-    "SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id "
-    f"WHERE c.id = :id AND {is_continuation('c', 'p')}"
+    "WITH RECURSIVE line(id, parent) AS ("
+    "SELECT c.id, p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id "
+    f"WHERE c.id = :id AND {is_continuation('c', 'p')} UNION "
+    "SELECT c.id, p.id FROM line JOIN sessions c ON c.id = line.parent "
+    f"JOIN sessions p ON p.id = c.parent_session_id AND {is_continuation('c', 'p')}) "
+    "SELECT line.id, line.parent FROM line"
 )
 
 # Children of one session, those that go on with the conversation first.
@@ -118,9 +129,11 @@ _WRITE_DOWN = text(
     "WHERE parent_session_id = :id AND relation IS NULL"
 )
 
-_CONTINUATIONS = text(
-    "SELECT c.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id "
-    f"WHERE c.parent_session_id = :id AND {is_continuation('c', 'p')}"
+_CHAIN = text(
+    "WITH RECURSIVE chain(id) AS (SELECT s.id FROM sessions s WHERE s.id = :root UNION "
+    "SELECT c.id FROM chain JOIN sessions p ON p.id = chain.id "
+    f"JOIN sessions c ON c.parent_session_id = p.id AND {is_continuation('c', 'p')}) "
+    "SELECT chain.id FROM chain"
 )
 
 _NEXT = text(f"SELECT ({next_link('s')}) FROM sessions s WHERE s.id = :id")
@@ -133,29 +146,28 @@ def compression_tip(connection: Connection, session_id: str) -> str:
 
 def lineage(connection: Connection, session_id: str) -> list[str]:
     """List the ids from the root down to a session; a cycle ends where it would repeat."""
-    upward: list[str] = []
-    current: str | None = session_id
-    while current is not None and current not in upward:
-        row = connection.execute(
-            select(SESSIONS.c.parent_session_id).where(SESSIONS.c.id == current)
-        ).first()
-        if row is None:
-            break
-        upward.append(current)
-        current = row[0]
-    return upward[::-1]
+    found = connection.execute(_LINEAGE, {"id": session_id})
+    parents = {row.id: row.parent for row in found}
+    return _upward(session_id, parents)[::-1] if parents else []
 
 
 def continued_by(connection: Connection, session_id: str) -> list[str]:
     """List the sessions that this one continues, nearest first."""
-    found: list[str] = []
+    found = connection.execute(_CONTINUED, {"id": session_id})
+    parents = {row.id: row.parent for row in found}
+    # The last one continues nothing, and so is nobody's child here.
+    parents |= {parent: None for parent in parents.values() if parent not in parents}
+    return _upward(session_id, parents)[1:]
+
+
+def _upward(session_id: str, parents: Mapping[str, str | None]) -> list[str]:
+    """List a session and what lies above it, as far as it is known and without repetition."""
+    found: dict[str, None] = {}
     current: str | None = session_id
-    while current is not None:
-        current = connection.execute(_CONTINUED, {"id": current}).scalar_one_or_none()
-        if current is None or current in found or current == session_id:
-            break
-        found.append(current)
-    return found
+    while current is not None and current in parents and current not in found:
+        found[current] = None
+        current = parents[current]
+    return list(found)
 
 
 def descendants(connection: Connection, session_id: str) -> list[str]:
@@ -187,16 +199,8 @@ def next_in_chain(connection: Connection, session_id: str) -> str | None:
 
 def whole_chain(connection: Connection, session_id: str) -> list[str]:
     """List every session of the chain that a session belongs to; none if it does not exist."""
-    line = lineage(connection, session_id)
-    if not line:
-        return []
     root = [session_id, *continued_by(connection, session_id)][-1]
-    found = [root]
-    for member in found:
-        for later in connection.execute(_CONTINUATIONS, {"id": member}).scalars():
-            if later not in found:
-                found.append(later)
-    return found
+    return list(connection.execute(_CHAIN, {"root": root}).scalars())
 
 
 def write_down_relations(connection: Connection, parent_id: str) -> None:

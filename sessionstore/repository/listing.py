@@ -19,8 +19,6 @@ from sessionstore.search.body import text_of
 PREVIEW_LENGTH = 60
 # LIMIT has no word for "no limit" that both back ends know.
 ALL = 2**62
-# SQLite takes at most 32,766 parameters in a statement (https://www.sqlite.org/limits.html).
-_AT_ONCE = 1000
 
 
 def rich(
@@ -41,13 +39,14 @@ def rich(
     Order: newest started first, or by the chain's latest activity; ties by the id of the
     root. Two statements, the page and its sessions; three if the pinned ones come first.
     """
-    conditions, parameters = filters.conditions(connection, wanted, "t", now=now)
+    chains_as_one = project_tips and not include_children
+    shown = "t" if chains_as_one else "s"
+    conditions, parameters = filters.conditions(connection, wanted, shown, now=now)
     if exclude_sources:
-        conditions.append("t.source NOT IN :excluded")
+        conditions.append(f"{shown}.source NOT IN :excluded")
         parameters["excluded"] = list(exclude_sources)
     if not include_children:
         conditions.append(is_head("s"))
-    chains_as_one = project_tips and not include_children
 
     def entries(*more: str, limit: int, offset: int) -> list[_Entry]:
         query = text(
@@ -82,18 +81,18 @@ class _Entry(NamedTuple):
 
 @functools.cache
 def _page(*, chains_as_one: bool, by_activity: bool) -> str:
-    """Write the query for a page of entries, its conditions on `s` and `t` left open.
+    """Write the query for a page of entries, its conditions left open.
 
-    `s` is the root of an entry, `t` the session shown. Either order walks an index and stops
-    when the page is full. By activity it walks every session, `x`, and takes each chain where
-    it meets the member that was active last.
+    `s` is the root of an entry, `t` the session shown, which is `s` itself unless chains are
+    one. Either order walks an index and stops when the page is full. By activity it walks every
+    session, `x`, and takes each chain where it meets the member that was active last.
     """
     order = "{conditions} ORDER BY {{}}, s.id DESC LIMIT :limit OFFSET :offset"
     if not chains_as_one:
         key = activity("s") if by_activity else "s.started_at"
         return (
             f"SELECT s.id, s.id, s.started_at, {activity('s')} FROM sessions s "
-            "JOIN sessions t ON t.id = s.id WHERE " + order.replace("{{}}", f"{key} DESC")
+            "WHERE " + order.replace("{{}}", f"{key} DESC")
         )
     latest = (
         f"WITH RECURSIVE {link_from('s')} SELECT {{}} FROM link "
@@ -125,13 +124,12 @@ def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSu
         *sessions.ALL_COLUMNS, MESSAGES.c.content, MESSAGES.c.content_encoding
     ).outerjoin_from(SESSIONS, MESSAGES, MESSAGES.c.id == said)
     shown: dict[str, tuple[SessionRecord, str]] = {}
-    for start in range(0, len(page), _AT_ONCE):
-        ids = [entry.shown for entry in page[start : start + _AT_ONCE]]
-        for *columns, content, encoding in connection.execute(
-            with_preview.where(SESSIONS.c.id.in_(ids))
-        ):
-            record = sessions.record_of(columns)
-            shown[record["id"]] = (record, preview(decode_content(content, encoding)))
+    ids = [entry.shown for entry in page]
+    for *columns, content, encoding in connection.execute(
+        with_preview.where(sessions.is_one_of(connection, ids))
+    ):
+        record = sessions.record_of(columns)
+        shown[record["id"]] = (record, preview(decode_content(content, encoding)))
     return [_summary(entry, *shown[entry.shown]) for entry in page]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -11,7 +12,9 @@ from sqlalchemy import (
     Connection,
     Insert,
     Row,
+    Text,
     and_,
+    bindparam,
     case,
     delete,
     func,
@@ -39,8 +42,6 @@ COUNTERS = (
     "reasoning_tokens",
     "api_call_count",
 )
-# SQLite takes at most 32,766 parameters in a statement (https://www.sqlite.org/limits.html).
-_AT_ONCE = 1000
 
 _FLAGS = ("archived", "pinned")
 RELATIONS = ("continuation", "branch", "subagent")
@@ -127,6 +128,7 @@ def create(connection: Connection, new: dict[str, Any]) -> str:
     values = {name: value for name, value in new.items() if name not in _APART}
     session_id: str = values["id"]
     parent_id = values["parent_session_id"]
+    linked_before = _parent_of(connection, session_id) is not None
     if parent_id is not None:
         if not exists(connection, parent_id):
             raise SessionNotFoundError(parent_id, f"no parent session has the id {parent_id!r}")
@@ -137,9 +139,28 @@ def create(connection: Connection, new: dict[str, Any]) -> str:
         prompts.keep(connection, new["system_prompt_hash"], new["system_prompt"])
     connection.execute(_upsert(connection.dialect.name), values)
     prompts.collect(connection, new["system_prompt_hash"])
+    if parent_id is not None and not linked_before:
+        _join_chain(connection, session_id)
     if new["title"] is not None and titles.get_title(connection, session_id) is None:
         titles.set_title(connection, session_id, new["title"])
     return session_id
+
+
+def _parent_of(connection: Connection, session_id: str) -> str | None:
+    return connection.execute(
+        select(SESSIONS.c.parent_session_id).where(SESSIONS.c.id == session_id)
+    ).scalar_one_or_none()
+
+
+def _join_chain(connection: Connection, session_id: str) -> None:
+    """Put a session away or pin it if it continues one that is: a chain is that as a whole."""
+    continued = chains.continued_by(connection, session_id)[:1]
+    flags = connection.execute(
+        select(*(SESSIONS.c[flag] for flag in _FLAGS)).where(SESSIONS.c.id.in_(continued))
+    ).first()
+    on = {flag: 1 for flag, value in zip(_FLAGS, flags or (), strict=False) if value}
+    if on:
+        connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(on))
 
 
 @functools.cache
@@ -235,11 +256,19 @@ def find(connection: Connection, session_id: str) -> SessionRecord | None:
 
 def find_many(connection: Connection, ids: Sequence[str]) -> dict[str, SessionRecord]:
     """Map ids to their sessions; an id that no session has is not in it."""
-    records: dict[str, SessionRecord] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        chunk = SESSIONS.c.id.in_(ids[start : start + _AT_ONCE])
-        records |= {row.id: record_of(row) for row in connection.execute(_SELECT.where(chunk))}
-    return records
+    found = connection.execute(_SELECT.where(is_one_of(connection, ids)))
+    return {row.id: record_of(row) for row in found}
+
+
+def is_one_of(connection: Connection, ids: Sequence[str]) -> ColumnElement[bool]:
+    """Say that a session's id is one of these, however many.
+
+    They are one parameter: SQLite takes at most 32,766 (https://www.sqlite.org/limits.html).
+    """
+    if connection.dialect.name == "postgresql":
+        return SESSIONS.c.id == func.any(bindparam("ids", list(ids), postgresql.ARRAY(Text)))
+    listed = func.json_each(json.dumps(list(ids))).table_valued("value")
+    return SESSIONS.c.id.in_(select(listed.c.value))
 
 
 def end(connection: Connection, session_id: str, end_reason: str, ended_at: float) -> bool:

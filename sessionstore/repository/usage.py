@@ -72,7 +72,10 @@ def record(
         elif name in _LATEST or absolute:
             changes[name] = value
         else:
-            changes[name] = (held or 0) + value
+            total = (held or 0) + value
+            # Two figures may be storable and their sum not.
+            check = checks.count if name in COUNTERS else checks.cost
+            changes[name] = check(f"the sum of {name}", total)
     if not changes:
         return
     connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(changes))
@@ -94,13 +97,40 @@ def _add_to_line(
 ) -> None:
     key = [MODEL_USAGE.c[name] == value for name, value in line.items()]
     found = connection.execute(select(MODEL_USAGE).where(*key)).mappings().first()
+    new: dict[str, Any] = {}
+    for name, value in more.items():
+        held = 0 if found is None else found[name] or 0
+        new[name] = max(held + value, 0)
+        if held + value < 0:
+            _take_from_others(connection, line, name, -(held + value))
     if found is None:
-        # A total that was set lower has no line of its own to be taken from.
-        new = {name: max(value, 0) for name, value in more.items()}
-        connection.execute(insert(MODEL_USAGE).values(**line, **new, first_seen=now, last_seen=now))
+        if any(new.values()) or any(more[name] >= 0 for name in COSTS if name in more):
+            connection.execute(
+                insert(MODEL_USAGE).values(**line, **new, first_seen=now, last_seen=now)
+            )
         return
-    summed = {name: max((found[name] or 0) + value, 0) for name, value in more.items()}
-    connection.execute(update(MODEL_USAGE).where(*key).values(**summed, last_seen=now))
+    connection.execute(update(MODEL_USAGE).where(*key).values(**new, last_seen=now))
+
+
+def _take_from_others(
+    connection: Connection, line: Mapping[str, str], name: str, too_much: float
+) -> None:
+    """Lower a figure in the other lines of a session, that of the last used one first."""
+    key = MODEL_USAGE.primary_key.columns
+    others = connection.execute(
+        select(*key, MODEL_USAGE.c[name])
+        .where(MODEL_USAGE.c.session_id == line["session_id"], MODEL_USAGE.c[name] > 0)
+        .order_by(MODEL_USAGE.c.last_seen.desc(), *key)
+    ).all()
+    for *parts, held in others:
+        same = [column == part for column, part in zip(key, parts, strict=True)]
+        if dict(zip(key.keys(), parts, strict=True)) == line:
+            continue
+        taken = min(held, too_much)
+        connection.execute(update(MODEL_USAGE).where(*same).values({name: held - taken}))
+        too_much -= taken
+        if too_much <= 0:
+            return
 
 
 def by_model(

@@ -54,6 +54,16 @@ SESSIONS_ADDED = {
         "pricing_version": ("TEXT", 0, None),
     },
     8: {"api_call_count": ("INTEGER", 0, "0")},
+    12: {"system_prompt_hash": ("TEXT", 0, None)},
+    14: {"rewind_count": ("INTEGER", 1, "0")},
+    15: {"archived": ("INTEGER", 1, "0"), "pinned": ("INTEGER", 1, "0")},
+    16: {"relation": ("TEXT", 0, None)},
+    17: {"last_active_at": ("REAL", 0, None)},
+    19: {
+        "handoff_state": ("TEXT", 0, None),
+        "handoff_platform": ("TEXT", 0, None),
+        "handoff_error": ("TEXT", 0, None),
+    },
 }
 MESSAGES_ADDED = {
     1: {
@@ -75,6 +85,78 @@ MESSAGES_ADDED = {
     },
     7: {"reasoning_content": ("TEXT", 0, None)},
     9: {"codex_message_items": ("TEXT", 0, None)},
+    13: {"content_encoding": ("TEXT", 0, None), "json_columns": ("TEXT", 0, None)},
+    14: {"active": ("INTEGER", 1, "1"), "compacted": ("INTEGER", 1, "0")},
+    20: {"platform_message_id": ("TEXT", 0, None)},
+}
+_COUNTERS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "api_call_count",
+)
+# table -> (the revision that makes it, its columns)
+TABLES_ADDED = {
+    "state_meta": (7, {"key": ("TEXT", 0, None), "value": ("TEXT", 0, None)}),
+    "system_prompts": (12, {"hash": ("TEXT", 1, None), "prompt": ("TEXT", 1, None)}),
+    "session_model_usage": (
+        18,
+        {
+            "session_id": ("TEXT", 1, None),
+            **dict.fromkeys(("model", "billing_provider", "task"), ("TEXT", 1, "''")),
+            **dict.fromkeys(_COUNTERS, ("INTEGER", 1, "0")),
+            **dict.fromkeys(("estimated_cost_usd", "actual_cost_usd"), ("REAL", 0, None)),
+            **dict.fromkeys(("first_seen", "last_seen"), ("REAL", 1, None)),
+        },
+    ),
+    "compression_locks": (
+        19,
+        {
+            **dict.fromkeys(("session_id", "holder"), ("TEXT", 1, None)),
+            **dict.fromkeys(("acquired_at", "expires_at"), ("REAL", 1, None)),
+        },
+    ),
+    "gateway_routing": (
+        19,
+        {
+            **dict.fromkeys(("scope", "session_key", "entry_json"), ("TEXT", 1, None)),
+            "updated_at": ("REAL", 1, None),
+        },
+    ),
+    "delivery_obligations": (
+        19,
+        {
+            **dict.fromkeys(
+                ("delivery_id", "session_id", "target", "payload_json"), ("TEXT", 1, None)
+            ),
+            "state": ("TEXT", 1, "'pending'"),
+            "attempts": ("INTEGER", 1, "0"),
+            **dict.fromkeys(("available_at", "created_at", "updated_at"), ("REAL", 1, None)),
+            **dict.fromkeys(("claimed_by", "last_error"), ("TEXT", 0, None)),
+            "lease_expires_at": ("REAL", 0, None),
+        },
+    ),
+}
+# What is beside tables and the search index, by the revision that makes it.
+ADDED = {
+    1: {
+        "idx_sessions_source",
+        "idx_sessions_parent",
+        "idx_sessions_started",
+        "idx_messages_session",
+    },
+    4: {"idx_sessions_title_unique"},
+    12: {"ix_sessions_system_prompt_hash"},
+    14: {"ix_messages_session_id_active_id"},
+    15: {"ix_sessions_pinned"},
+    17: {
+        "ix_sessions_activity",
+        *(f"messages_activity_{event}" for event in ("insert", "delete", "update")),
+    },
+    19: {"ix_delivery_obligations_state_available_at"},
+    20: {"ix_messages_session_id_platform_message_id"},
 }
 
 
@@ -295,6 +377,11 @@ def _postgres_lines(connection: Connection) -> Iterator[str]:
         (
             "SELECT 'index', indexdef FROM pg_indexes WHERE schemaname = 'public' "
             'ORDER BY indexname COLLATE "C"'
+        ),
+        (
+            "SELECT 'function', pg_get_functiondef(oid) FROM pg_proc "
+            "WHERE pronamespace = 'public'::regnamespace "
+            'ORDER BY proname COLLATE "C"'
         ),
         (
             "SELECT 'trigger', pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal "

@@ -82,6 +82,74 @@ def current(made: Made, tmp_path: Path) -> Path:
     return path
 
 
+KILLED_BETWEEN_STATEMENTS = """
+import os, pathlib, signal, sys
+import schema_files as files
+from sqlalchemy import Engine, event
+
+begun, revision = pathlib.Path(sys.argv[1]), sys.argv[2]
+done, kill_after = 0, None
+
+
+@event.listens_for(Engine, "after_cursor_execute")
+def count(connection, cursor, statement, *rest):
+    global done
+    # Those that look change nothing.
+    if not statement.lstrip().upper().startswith(("SELECT", "PRAGMA", "BEGIN")):
+        done += 1
+        if done == kill_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+whole = begun.with_name("whole.db")
+whole.write_bytes(begun.read_bytes())
+files.upgrade_file(whole, revision)
+for kill_after in sorted({1, done // 2, done}):  # the last one notes the version
+    path = begun.with_name(f"killed-{kill_after}.db")
+    path.write_bytes(begun.read_bytes())
+    child = os.fork()
+    if child == 0:
+        done = 0
+        files.upgrade_file(path, revision)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+    print(path, flush=True)
+"""
+
+
+@pytest.mark.parametrize("revision", [info.id for info in schema.history()[11:]])
+def test_killed_between_the_statements_of_a_revision_the_next_open_finishes(
+    revision: str, made: Made, tmp_path: Path
+) -> None:
+    before = tmp_path / "before.db"
+    before.write_bytes(made(str(int(revision) - 1)).read_bytes())
+    files.fill(before)
+    with files.raw(before) as connection:
+        connection.execute("UPDATE messages SET reasoning = char(0) || 'json:[1]' WHERE id < 3")
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_BETWEEN_STATEMENTS, str(before), revision],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    killed = [Path(line) for line in done.stdout.split()]
+    assert len(killed) >= 2
+    kept, shape = files.all_rows(before), files.shape(before)
+    whole = before.with_name("whole.db")
+    for path in killed:
+        assert files.all_rows(path) == kept
+        assert files.shape(path) == shape
+        assert files.upgrade_file(path, revision) == [revision]
+        assert files.all_rows(path) == files.all_rows(whole)
+        assert files.shape(path) == files.shape(made(str(int(revision))))
+        assert files.ask(path, "PRAGMA integrity_check") == [("ok",)]
+    files.open_store(killed[-1])
+    assert files.texts(killed[-1]) == files.texts(made("head"))
+
+
 def upgrade_elsewhere(path: Path, folder: Path, **variables: str) -> int:
     program = (
         "import sys, pathlib, schema_files as files\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator
 
@@ -188,3 +189,67 @@ def test_who_holds_the_lock_for_too_long_is_reported(opened: Database) -> None:
             schema.upgrade(opened, hasty)
     assert opened.read(schema.read_status).empty
     assert files.upgrade(opened)
+
+
+def test_what_is_beyond_hermes_moves_up_and_down_with_its_rows(opened: Database) -> None:
+    files.upgrade(opened, "0011")
+    execute(
+        opened,
+        *FILL,
+        "UPDATE sessions SET system_prompt = '要简短', actual_cost_usd = 0.25",
+        "INSERT INTO sessions (id, source, started_at, system_prompt) VALUES ('e', 'cli', 1, '')",
+        "UPDATE messages SET content = '[\"no mark here\"]' WHERE id = 1",
+    )
+    files.upgrade(opened)
+    brief = hashlib.sha256("要简短".encode()).hexdigest()
+    hashes = "SELECT id, system_prompt, system_prompt_hash, last_active_at FROM sessions"
+    assert sorted(ask(opened, hashes)) == [
+        ("child", None, brief, 5.0),
+        ("e", None, hashlib.sha256(b"").hexdigest(), None),
+        ("parent", None, brief, None),
+    ]
+    assert sorted(ask(opened, "SELECT prompt FROM system_prompts")) == [("",), ("要简短",)]
+    assert ask(
+        opened,
+        "SELECT session_id, input_tokens, actual_cost_usd, first_seen, last_seen "
+        "FROM session_model_usage ORDER BY session_id",
+    ) == [
+        ("child", 3000000000, 0.25, 2.5, 5.0),
+        ("parent", 0, 0.25, 1781773226.453548, 1781773226.453548),
+    ]
+    live = "SELECT content, content_encoding, active, compacted FROM messages ORDER BY id LIMIT 1"
+    assert ask(opened, live) == [('["no mark here"]', None, 1, 0)]
+    execute(
+        opened,
+        "UPDATE messages SET content = '[1]', content_encoding = 'json' WHERE id = 1",
+        "UPDATE messages SET content = '[\"a\", \"b\"]', content_encoding = 'json-pieces' "
+        "WHERE id = 2",
+        "UPDATE messages SET platform_message_id = 'p', active = 0 WHERE id = 3",
+        "UPDATE sessions SET rewind_count = 3000000000, archived = 1, relation = 'branch'",
+        "INSERT INTO delivery_obligations (delivery_id, session_id, target, payload_json, "
+        "available_at, created_at, updated_at) VALUES ('d', 'child', 't', '1', 1, 1, 1)",
+        "INSERT INTO compression_locks VALUES ('child', 'h', 1, 2)",
+        "INSERT INTO gateway_routing VALUES ('s', 'k', '{}', 1)",
+    )
+    files.downgrade(opened, "0011")
+    prompts = "SELECT id, system_prompt FROM sessions ORDER BY id"
+    assert ask(opened, prompts) == [("child", "要简短"), ("e", ""), ("parent", "要简短")]
+    assert ask(opened, "SELECT content FROM messages ORDER BY id LIMIT 2") == [("[1]",), ('"ab"',)]
+    files.upgrade(opened)
+    assert ask(opened, "SELECT count(*) FROM messages WHERE active = 1") == [(5,)]
+    assert ask(opened, "SELECT count(*) FROM delivery_obligations") == [(0,)]
+
+
+def test_activity_follows_what_is_written_by_hand(opened: Database) -> None:
+    files.upgrade(opened)
+    execute(opened, *FILL)
+    active = "SELECT last_active_at FROM sessions ORDER BY id"
+    for statement, child, parent in (
+        ("SELECT 1", 5.0, None),
+        ("UPDATE messages SET timestamp = 1.5 WHERE id = 5", 4.0, None),
+        ("UPDATE messages SET session_id = 'parent' WHERE id = 4", 3.0, 4.0),
+        ("DELETE FROM messages WHERE id = 3", 2.0, 4.0),
+        ("DELETE FROM messages", None, None),
+    ):
+        execute(opened, statement)
+        assert ask(opened, active) == [(child,), (parent,)], statement

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,31 +18,23 @@ from sessionstore.errors import MigrationError
 from sessionstore.models import HERMES_LEVEL, SCHEMA_REVISION, Base
 
 LEVELS = range(1, HERMES_LEVEL + 1)
+REVISIONS = range(1, int(SCHEMA_REVISION) + 1)
 
 
-def expected_indexes(level: int) -> set[str]:
-    names = {
-        "idx_sessions_source",
-        "idx_sessions_parent",
-        "idx_sessions_started",
-        "idx_messages_session",
-    }
-    return names | {"idx_sessions_title_unique"} if level >= 4 else names
-
-
-def test_every_revision_has_the_columns_the_history_declares(
-    made: Callable[[str], Path],
+@pytest.mark.parametrize("number", REVISIONS)
+def test_every_revision_has_what_the_history_declares(
+    number: int, made: Callable[[str], Path]
 ) -> None:
-    for level in LEVELS:
-        path = made(str(level))
-        assert files.columns(path, "sessions") == files.declared(files.SESSIONS_ADDED, level)
-        assert files.columns(path, "messages") == files.declared(files.MESSAGES_ADDED, level)
-        meta = {"key": ("TEXT", 0, None), "value": ("TEXT", 0, None)} if level >= 7 else {}
-        assert files.columns(path, "state_meta") == meta
-        assert files.ask(path, "SELECT version FROM schema_version") == [(level,)]
-        assert files.ask(path, "SELECT version_num FROM alembic_version") == [(f"{level:04d}",)]
-        names = {name for name in files.texts(path) if name.startswith("idx_")}
-        assert names == expected_indexes(level)
+    path = made(str(number))
+    assert files.columns(path, "sessions") == files.declared(files.SESSIONS_ADDED, number)
+    assert files.columns(path, "messages") == files.declared(files.MESSAGES_ADDED, number)
+    for table, (made_by, columns) in files.TABLES_ADDED.items():
+        assert files.columns(path, table) == (columns if number >= made_by else {})
+    assert files.ask(path, "SELECT version FROM schema_version") == [(min(number, HERMES_LEVEL),)]
+    assert files.ask(path, "SELECT version_num FROM alembic_version") == [(f"{number:04d}",)]
+    expected = {name for by, names in files.ADDED.items() if by <= number for name in names}
+    beside = {name for name in files.texts(path) if not name.startswith("messages_fts")}
+    assert beside == expected
 
 
 @pytest.mark.parametrize("level", ["01", "04", "06", "11"])
@@ -72,7 +65,7 @@ def test_going_up_step_by_step_gives_what_going_down_gave(
 ) -> None:
     path = tmp_path / "walk.db"
     with files.database(path) as opened:
-        for level in LEVELS:
+        for level in REVISIONS:
             assert files.upgrade(opened, to=f"{level:04d}") == [f"{level:04d}"]
             assert files.shape(path) == files.shape(made(str(level)))
 
@@ -109,6 +102,100 @@ def test_rows_survive_down_to_the_first_revision_and_up_again(tmp_path: Path) ->
     assert {row["title"] for row in after["sessions"]} == {None}
     assert {row["cache_read_tokens"] for row in after["sessions"]} == {0}
     assert files.shape(path) == shape
+
+
+def fill_beyond(path: Path) -> None:
+    """Put rows into what revisions after Hermes added, beside what `fill` put in."""
+    files.fill(path)
+    with files.raw(path) as connection:
+        for statement in (
+            "INSERT INTO system_prompts VALUES ('aa', 'Be brief.')",
+            (
+                "UPDATE sessions SET system_prompt = NULL, system_prompt_hash = 'aa' "
+                "WHERE id <> 'alone'"
+            ),
+            (
+                "UPDATE sessions SET archived = 1, rewind_count = 2, relation = 'subagent' "
+                "WHERE id = 'child'"
+            ),
+            "UPDATE sessions SET pinned = 1, handoff_state = 'pending' WHERE id = 'parent'",
+            (
+                "UPDATE messages SET content = '[1, \"two\"]', content_encoding = 'json', "
+                "platform_message_id = 'p1' WHERE id = 1"
+            ),
+            (
+                "UPDATE messages SET reasoning = '\"a\\u0000b\"', json_columns = 'reasoning' "
+                "WHERE id = 2"
+            ),
+            "UPDATE messages SET active = 0, compacted = 1 WHERE id = 3",
+            "UPDATE messages SET active = 0 WHERE id = 4",
+            (
+                "INSERT INTO session_model_usage (session_id, model, input_tokens, first_seen, "
+                "last_seen) VALUES ('parent', 'm', 5, 1.0, 2.0)"
+            ),
+            "INSERT INTO compression_locks VALUES ('parent', 'holder', 1.0, 2.0)",
+            "INSERT INTO gateway_routing VALUES ('s', 'k', '{}', 1.0)",
+            (
+                "INSERT INTO delivery_obligations (delivery_id, session_id, target, payload_json, "
+                "available_at, created_at, updated_at) VALUES ('d', 'parent', 't', '1', 1., 1., 1.)"
+            ),
+        ):
+            connection.execute(statement)
+
+
+def test_rows_survive_down_to_level_11_and_up_again(tmp_path: Path) -> None:
+    path = tmp_path / "walk.db"
+    files.upgrade_file(path)
+    fill_beyond(path)
+    before, shape = files.all_rows(path), files.shape(path)
+    with files.database(path) as opened:
+        files.downgrade(opened, to="0011")
+        files.upgrade(opened)
+    after = files.all_rows(path)
+    assert files.shape(path) == shape
+    prompt = hashlib.sha256(b"Be brief.").hexdigest().encode()
+    lost = {
+        "sessions": {
+            "archived": 0,
+            "pinned": 0,
+            "rewind_count": 0,
+            "relation": None,
+            "handoff_state": None,
+            "system_prompt": None,
+            "system_prompt_hash": prompt,
+        },
+        "messages": {"active": 1, "compacted": 0, "platform_message_id": None},
+    }
+    for table, changed in lost.items():
+        assert after[table] == [{**row, **changed} for row in before[table]]
+    assert files.rows(path, "system_prompts") == [
+        {"stored_as": 1, "hash": prompt, "prompt": b"Be brief."}
+    ]
+    used = files.ask(path, "SELECT session_id, input_tokens, last_seen FROM session_model_usage")
+    assert sorted(used) == [
+        ("alone", 2**40, 102.5),
+        ("child", 2**40, 1781773226.453548 - 5),
+        ("parent", 2**40, 1781773226.453548),
+    ]
+    for table in ("compression_locks", "gateway_routing", "delivery_obligations"):
+        assert files.ask(path, f"SELECT count(*) FROM {table}") == [(0,)]
+    assert files.ask(path, "PRAGMA foreign_key_check") == []
+    with files.raw(path) as connection:
+        for table in files.INDEXES:
+            connection.execute(f"INSERT INTO {table}({table}, rank) VALUES('integrity-check', 1)")
+
+
+def test_everything_goes_with_rows_in_every_table(tmp_path: Path) -> None:
+    path = tmp_path / "walk.db"
+    files.upgrade_file(path)
+    head = files.shape(path)
+    fill_beyond(path)
+    with files.database(path) as opened:
+        files.downgrade(opened, to="base")
+    assert set(files.master(path)) == {"alembic_version"}
+    files.open_store(path)
+    assert files.shape(path) == head
+    assert files.ask(path, "SELECT count(*) FROM session_model_usage") == [(0,)]
 
 
 def test_base_leaves_nothing_and_upgrades_again(tmp_path: Path) -> None:

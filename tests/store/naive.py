@@ -18,12 +18,21 @@ class Naive:
             for session_id in self.sessions
         }
 
+    def live(self, session_id: str) -> list[Row]:
+        """List the messages that are neither compacted nor undone."""
+        return [row for row in self.messages[session_id] if row["active"]]
+
     def kind(self, session_id: str) -> str:
-        """Say what a session is: root, continuation, branch or subagent."""
+        """Say what a session is: root, continuation, branch or subagent.
+
+        Without its parent a subagent is known by what is written down; the others are roots.
+        """
         session = self.sessions[session_id]
         parent = self.sessions.get(session["parent_session_id"])
         if parent is None:
-            return "root"
+            return "subagent" if session["relation"] == "subagent" else "root"
+        if session["relation"] is not None:
+            return session["relation"]
         after_its_end = (
             parent["ended_at"] is not None and session["started_at"] >= parent["ended_at"]
         )
@@ -50,6 +59,28 @@ class Naive:
                 return found
             found.append(following[0])
 
+    def whole_chain(self, session_id: str) -> set[str]:
+        """List all that a session continues and all that continues any of that."""
+        root = session_id
+        seen = {root}
+        while self.kind(root) == "continuation":
+            parent = self.sessions[root]["parent_session_id"]
+            if parent in seen:
+                break
+            root = parent
+            seen.add(root)
+        found = {root}
+        while True:
+            more = {
+                each
+                for member in found
+                for each in self.children(member)
+                if self.kind(each) == "continuation"
+            }
+            if more <= found:
+                return found
+            found |= more
+
     def lineage(self, session_id: str) -> list[str]:
         """List the ids from the root to a session, until a cycle would repeat one."""
         found: list[str] = []
@@ -73,18 +104,18 @@ class Naive:
     def resume(self, session_id: str) -> str:
         """Say where to go on."""
         for candidate in [session_id, *self.descendants(session_id)]:
-            if self.messages[candidate]:
+            if self.live(candidate):
                 return candidate
         return session_id
 
     def activity(self, session_id: str) -> float:
-        """Say when a session was last active."""
+        """Say when a session was last active: its latest message, of whatever state."""
         times = [message["timestamp"] for message in self.messages[session_id]]
         return max(times) if times else self.sessions[session_id]["started_at"]
 
     def preview(self, session_id: str) -> str:
-        """Shorten what the user said first."""
-        for message in self.messages[session_id]:
+        """Shorten what the user said first of what is live."""
+        for message in self.live(session_id):
             if message["role"] == "user":
                 line = " ".join((message["content"] or "").split())
                 return line if len(line) <= 60 else line[:60] + "..."
@@ -100,8 +131,14 @@ class Naive:
         project_compression_tips: bool = True,
         order_by_last_active: bool = False,
         min_messages: int | None = None,
+        include_archived: bool = False,
+        pinned_first: bool = False,
+        archived: bool | None = None,
+        pinned: bool | None = None,
     ) -> list[Row]:
         """List conversations as `SessionDB.list_sessions_rich` should."""
+        if not include_archived and archived is None:
+            archived = False
         entries = []
         for root in self.sessions:
             if not include_children and self.kind(root) not in {"root", "branch"}:
@@ -114,11 +151,15 @@ class Naive:
                 (source is not None and shown["source"] != source)
                 or shown["source"] in (exclude_sources or [])
                 or (min_messages is not None and shown["message_count"] < min_messages)
+                or (archived is not None and bool(shown["archived"]) != archived)
+                or (pinned is not None and bool(shown["pinned"]) != pinned)
             ):
                 continue
             entries.append(
                 {
                     **shown,
+                    "archived": bool(shown["archived"]),
+                    "pinned": bool(shown["pinned"]),
                     "started_at": self.sessions[root]["started_at"],
                     "preview": self.preview(shown["id"]),
                     "last_active": max(map(self.activity, chain)),
@@ -128,6 +169,8 @@ class Naive:
             )
         key = "last_active" if order_by_last_active else "started_at"
         entries.sort(key=lambda entry: (entry[key], entry["root"]), reverse=True)
+        if pinned_first:
+            entries.sort(key=lambda entry: not entry["pinned"])
         for entry in entries:
             del entry["root"]
         return entries[offset:] if limit is None else entries[offset : offset + limit]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -73,6 +74,13 @@ WAYS: list[dict] = [
     {"include_children": True},
     {"project_compression_tips": False, "offset": 3},
     {"source": "cli", "exclude_sources": ["cron"], "min_messages": 1},
+    {"include_archived": True},
+    {"archived": False, "pinned": False},
+    {"pinned_first": True},
+    {"pinned_first": True, "offset": 2},
+    {"pinned_first": True, "order_by_last_active": True},
+    {"pinned_first": True, "include_children": True, "include_archived": True},
+    {"pinned_first": True, "project_compression_tips": False},
 ]
 
 
@@ -93,13 +101,34 @@ def test_the_number_of_statements_does_not_grow_with_the_number_of_sessions(tmp_
         path.write_bytes(empty_file)
         fill(path, sessions, messages=3)
         with SessionDB(path) as db:
+            db.set_session_pinned("s0005", True)
+            db.set_session_archived("s0010", True)
             found.append(counts(db))
     assert found[0] == found[1]
     assert max(found[0]) <= 3
 
 
-def test_no_list_reads_all_messages(store, path):
+def test_neither_does_a_list_of_thousands_at_once_take_more(store, path):
+    fill(path, 3000, messages=0)
+    store.set_session_pinned("s0005", True)
+    for way, entries in (
+        ({"limit": None}, 600),
+        ({"limit": None, "pinned_first": True}, 600),
+        ({"limit": None, "include_children": True, "order_by_last_active": True}, 3000),
+        ({"limit": 2500, "include_children": True}, 2500),
+    ):
+        with statements(store) as seen:
+            listed = store.list_sessions_rich(**way)
+        assert len({entry["id"] for entry in listed}) == len(listed) == entries
+        assert len(seen) <= 3, way
+    with statements(store) as seen:
+        assert len(store.search_sessions(limit=None)) == 3000
+    assert len(seen) <= 3
+
+
+def test_no_list_reads_all_messages_or_all_sessions(store, path):
     fill(path, 50, messages=3)
+    store.set_session_pinned("s0005", True)
     asked: list[tuple[str, object]] = []
     for way in WAYS:
         with statements(store) as seen:
@@ -111,11 +140,22 @@ def test_no_list_reads_all_messages(store, path):
     asked += seen
     plain = sqlite3.connect(path)
     plain.create_function("casefold", 1, str.casefold, deterministic=True)
-    for statement, parameters in asked:
-        steps = [row[3] for row in plain.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
-        of_messages = [step for step in steps if step.split()[1:2] and step.split()[1] in "mu"]
-        assert not [step for step in of_messages if step.startswith("SCAN")], (statement, steps)
+    steps = [
+        (step, statement)
+        for statement, parameters in asked
+        for *_, step in plain.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+    ]
     plain.close()
+    assert len(steps) > 100
+    # A walk along an index stops when the page is full; one along the table does not.
+    scans = [each for each in steps if each[0].startswith("SCAN") and " INDEX " not in each[0]]
+    of_tables = [
+        each
+        for each in scans
+        if each[0].split()[1] not in {"climb", "link", "json_each", "CONSTANT"}
+    ]
+    assert of_tables == []
+    assert [step for step, _ in steps if re.match("SCAN (m|messages|messages_1)\\b", step)] == []
 
 
 def test_a_list_of_a_large_store_comes_at_once(store, path):
@@ -149,6 +189,19 @@ def test_loading_a_session_takes_one_statement(store: SessionDB, path: Path):
         with statements(store) as seen:
             call()
         assert len(seen) == 1
+
+
+def test_every_list_of_ten_thousand_sessions_comes_soon(store, path):
+    fill(path, 10_000, messages=1)
+    for number in range(0, 10_000, 500):
+        store.set_session_pinned(f"s{number:04d}", True)
+    for way in WAYS:
+        with statements(store) as seen:
+            began = time.perf_counter()
+            assert len(store.list_sessions_rich(**way)) == 20
+            took = time.perf_counter() - began
+        assert len(seen) <= 3
+        assert took < 1, way
 
 
 @pytest.mark.slow
