@@ -132,7 +132,8 @@ def create(connection: Connection, new: dict[str, Any]) -> str:
     if parent_id is not None:
         if not exists(connection, parent_id):
             raise SessionNotFoundError(parent_id, f"no parent session has the id {parent_id!r}")
-        if session_id in chains.lineage(connection, parent_id):
+        # Only a session that is there already can be its own parent's ancestor.
+        if exists(connection, session_id) and session_id in chains.lineage(connection, parent_id):
             msg = f"session {parent_id} descends from {session_id} and cannot be its parent"
             raise ConflictError(msg)
     if new["system_prompt"] is not None:

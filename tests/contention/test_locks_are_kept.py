@@ -56,7 +56,17 @@ def test_a_helper_beside_a_transaction_does_not_cancel_its_lock(
         helper(path)
         other.tell()
         assert other.hear() == "SQLITE_BUSY"
+    # Whoever believes to be the last one cleans the log away as it closes.
+    other.tell("enough")
+    assert other.rest() == []
+    for _ in range(2):
+        assert start("come_once", path).rest() == [(1,)]
         assert Path(f"{path}-wal").stat().st_ino == inode
+        helper(path)
+    other = start("try_write_lock", path)
+    other.tell()
+    assert other.hear() == "SQLITE_BUSY"
+    assert Path(f"{path}-wal").stat().st_ino == inode
     holder.execute("COMMIT")
     other.tell()
     assert other.hear() == "had"
@@ -72,9 +82,13 @@ def test_stores_of_one_process_that_open_an_absent_file_do_not_drop_each_others_
     holder.execute("BEGIN IMMEDIATE")
     for _ in range(3):
         SessionDB(path).close()
+    inode = Path(f"{path}-wal").stat().st_ino
+    assert start("come_once", path).rest() == [(1,)]
+    assert Path(f"{path}-wal").stat().st_ino == inode
     other = start("try_write_lock", path)
     other.tell()
     assert other.hear() == "SQLITE_BUSY"
     holder.execute("ROLLBACK")
     holder.close()
+    assert first.append_message("s", "user", "x") == 1
     first.close()

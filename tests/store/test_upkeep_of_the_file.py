@@ -94,7 +94,8 @@ def test_optimize_changes_nothing_that_is_found(store, sql):
     assert sql("PRAGMA integrity_check") == [("ok",)]
 
 
-def test_deleted_text_is_in_no_file_after_a_purge(store, path):
+@pytest.mark.parametrize("careless", [False, True])
+def test_deleted_text_is_in_no_file_after_a_purge(store, path, careless):
     store.create_session("keep", "cli")
     store.create_session("gone", "cli", system_prompt="canaryPROMPT", title="canaryTITLE")
     for number in range(30):
@@ -103,7 +104,15 @@ def test_deleted_text_is_in_no_file_after_a_purge(store, path):
         store.append_message("gone", "tool", [{"text": "canaryPART"}], tool_name="canaryTOOL")
     words = ["canaryPROMPT", "canaryTITLE", "canaryTEXT", "canaryWHY", "canaryPART", "canaryTOOL"]
     assert all(in_files(path, word) for word in words)
-    store.delete_session("gone")
+    if careless:
+        # Many builds of SQLite leave deleted text in the file, unless told otherwise.
+        raw = sqlite3.connect(path, isolation_level=None)
+        raw.execute("PRAGMA secure_delete = OFF")
+        raw.execute("DELETE FROM messages WHERE session_id = 'gone'")
+        raw.execute("DELETE FROM sessions WHERE id = 'gone'")
+        raw.close()
+    else:
+        store.delete_session("gone")
     store.purge_deleted()
     assert [in_files(path, word) for word in words] == [[]] * len(words)
     # A part of the text, as the index of three characters in a row holds it, is gone as well.
