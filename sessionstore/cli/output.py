@@ -6,10 +6,12 @@ import re
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
+from sessionstore.engine import Location
 from sessionstore.export import json_text
 from sessionstore.export.jsonl import escaped
 
@@ -126,6 +128,15 @@ def byte_size(size: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:,.1f} TB"
+
+
+def size_of(location: Location) -> int | None:
+    """Add up the files of a store; a server keeps that to itself."""
+    if location.path is None:
+        return None
+    total = location.path.stat().st_size
+    log = Path(f"{location.path}-wal")
+    return total + log.stat().st_size if log.exists() else total
 
 
 def since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:

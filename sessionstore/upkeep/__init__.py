@@ -1,0 +1,10 @@
+"""Care for the file of a store: copies of it, putting one back, and a look for what is wrong.
+
+Nothing here opens, copies or hashes a database file by hand: SQLite does, so that no lock of
+this process is lost (https://www.sqlite.org/howtocorrupt.html, 2.2).
+"""
+
+from sessionstore.upkeep.backup import back_up
+from sessionstore.upkeep.restore import RestoreReport, restore
+
+__all__ = ["RestoreReport", "back_up", "restore"]
