@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -24,8 +23,8 @@ from sessionstore.cli.output import (
     short,
 )
 from sessionstore.export import json_text
+from sessionstore.export.text import calls_of, name_and_arguments, written
 from sessionstore.records import MessageRecord, SearchHit, SessionRecord, SessionSummary
-from sessionstore.search import text_of
 
 # A table of sessions needs so many columns; below, each session gets two lines.
 _TABLE_WIDTH = 90
@@ -202,15 +201,17 @@ def _role_line(console: Console, message: MessageRecord, moment: str) -> None:
 
 
 def _body(console: Console, message: MessageRecord, *, full: bool) -> None:
-    text = safe(_written(message["content"]))
+    text = safe(written(message["content"]))
     if message["reasoning"] and full:
         console.print(Text(safe(message["reasoning"]), style="dim italic"), soft_wrap=True)
     if message["role"] == "tool" and not full:
         console.print(Text(_folded(console, "  ", text), style="dim"), soft_wrap=True)
     elif text:
         console.print(Text(text), soft_wrap=True)
-    for call in _calls(message["tool_calls"]):
-        name, arguments = _name_and_arguments(call)
+    for call in calls_of(message["tool_calls"]):
+        name, arguments = name_and_arguments(call)
+        if not isinstance(arguments, str):
+            arguments = json_text(arguments)
         lead = f"  -> {one_line(name)} "
         shown = lead + safe(arguments) if full else _folded(console, lead, arguments)
         console.print(Text(shown, style="magenta"), soft_wrap=True)
@@ -224,39 +225,6 @@ def _folded(console: Console, lead: str, text: str) -> str:
     if cell_len(line) <= room:
         return lead + line
     return lead + set_cell_size(line, max(10, room - cell_len(note))).rstrip() + note
-
-
-def _written(content: Any) -> str:
-    """Give the text of a message; of what is no text its kind."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else [content]
-    return "\n".join(_part(part) for part in parts)
-
-
-def _part(part: Any) -> str:
-    text = text_of([part])
-    if text:
-        return text
-    kind = part.get("type") if isinstance(part, dict) else None
-    return f"[{kind}]" if isinstance(kind, str) else json_text(part)
-
-
-def _calls(tool_calls: Any) -> list[Any]:
-    if tool_calls is None:
-        return []
-    return tool_calls if isinstance(tool_calls, list) else [tool_calls]
-
-
-def _name_and_arguments(call: Any) -> tuple[str, str]:
-    """Read a call as the common makers write it; of another shape, show all of it."""
-    inner = call.get("function", call) if isinstance(call, dict) else None
-    if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
-        return "call", json_text(call)
-    arguments = inner.get("arguments", inner.get("input", ""))
-    return inner["name"], arguments if isinstance(arguments, str) else json_text(arguments)
 
 
 def search_hits(hits: Sequence[SearchHit]) -> None:
