@@ -52,11 +52,10 @@ _SHAPES = (
 )
 _SHAPED = re.compile(_START + "(?:" + "|".join(_SHAPES) + ")")
 
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,20}PRIVATE KEY(?: BLOCK)?)-----"
-    r"(?:.{0,16384}?-----END (?P=kind)-----|[\sA-Za-z0-9+/=\\:,.-]*)",
-    re.DOTALL,
-)
+_PRIVATE_KEY = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,20}PRIVATE KEY(?: BLOCK)?)-----")
+# What is left of a block that was cut off before its end.
+_REST_OF_KEY = re.compile(r"[\sA-Za-z0-9+/=\\:,.-]*")
+_LONGEST_KEY = 100_000
 # The last @ before the path ends the password, which may hold one itself.
 _URL_PASSWORD = re.compile(
     r"(?P<lead>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,40}://[^\s/:@\"'<>]*:)[^\s/\"'<>]+(?=@)"
@@ -137,7 +136,7 @@ def redact(text: str) -> str:
     """Give the text with `[redacted]` in the place of every secret that a rule finds."""
     if not _HINTS.search(text):
         return text
-    text = _PRIVATE_KEY.sub(REDACTED, text)
+    text = _without_private_keys(text)
     text = _URL_PASSWORD.sub(_after_lead, text)
     text = _WEBHOOK.sub(_after_lead, text)
     text = _SHAPED.sub(REDACTED, text)
@@ -213,6 +212,22 @@ def _text(text: str, depth: int) -> str:
             if cleaned != inner:
                 text = json.dumps(cleaned, ensure_ascii=False)
     return redact(text)
+
+
+def _without_private_keys(text: str) -> str:
+    pieces, done = [], 0
+    for found in _PRIVATE_KEY.finditer(text):
+        if found.start() < done:
+            continue
+        last = f"-----END {found['kind']}-----"
+        end = text.find(last, found.end(), found.end() + _LONGEST_KEY)
+        pieces += [text[done : found.start()], REDACTED]
+        if end >= 0:
+            done = end + len(last)
+        else:
+            rest = _REST_OF_KEY.match(text, found.end())
+            done = rest.end() if rest else found.end()
+    return "".join([*pieces, text[done:]]) if pieces else text
 
 
 def _after_lead(found: re.Match[str]) -> str:

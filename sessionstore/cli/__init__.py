@@ -16,6 +16,7 @@ import click
 
 from sessionstore.cli import keeping, upkeep
 from sessionstore.cli.database import database
+from sessionstore.cli.doctor import doctor
 from sessionstore.cli.exporting import export
 from sessionstore.cli.output import Failure
 from sessionstore.cli.reading import list_sessions, search, show, stats
@@ -74,6 +75,6 @@ for _command in (
     *(keeping.rename, keeping.end, keeping.reopen, keeping.archive, keeping.unarchive),
     *(keeping.pin, keeping.unpin, keeping.delete, keeping.prune),
     *(upkeep.optimize, upkeep.vacuum, upkeep.purge, upkeep.backup, upkeep.restore),
-    database,
+    *(doctor, database),
 ):
     main.add_command(_command)

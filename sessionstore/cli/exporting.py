@@ -18,9 +18,8 @@ from sessionstore.cli.output import Failure, harmless_json, is_terminal, safe, t
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_sessions, store_options
 from sessionstore.engine import Location
-from sessionstore.export import lines, shaping
+from sessionstore.export import lines
 from sessionstore.records import ExportedSession, SessionFilter
-from sessionstore.redact import redact
 from sessionstore.store import SessionDB
 
 Sessions = Iterator[ExportedSession]
@@ -40,6 +39,8 @@ class _Shape:
 
     def of(self, session: ExportedSession) -> ExportedSession:
         """Cut a session, and take its secrets out, as was asked."""
+        from sessionstore.export import shaping
+
         if self.live_only:
             session = shaping.live_only(session)
         return shaping.redacted(session) if self.redacted else session
@@ -138,6 +139,8 @@ def _exported(
     db: SessionDB, ids: Iterable[Sequence[str]], shape: _Shape, bar: Progress
 ) -> Iterator[tuple[str, ExportedSession]]:
     """Read one conversation after another, with the id it has; one that went is left out."""
+    from sessionstore.export import shaping
+
     for chain in ids:
         found = [part for each in chain if (part := db.export_session(each)) is not None]
         if found:
@@ -207,12 +210,18 @@ def _write_files(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     count = 0
     for session_id, session in sessions:
-        shown = redact(session_id) if shape.redacted else None
+        shown = _redacted(session_id) if shape.redacted else None
         target = folder / f"{file_name(session_id, shown)}.{shape.form}"
         _refuse_existing(target, force=force)
         _write_to_file(_text(iter([session]), shape), target)
         count += 1
     talk(f"{count:,} {shape.form} files are in {folder}")
+
+
+def _redacted(text: str) -> str:
+    from sessionstore.redact import redact
+
+    return redact(text)
 
 
 def _refuse_existing(target: Path, *, force: bool) -> None:

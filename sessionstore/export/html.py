@@ -93,8 +93,9 @@ def _title(session: ExportedSession) -> str:
 
 def _line_of(session: ExportedSession) -> str:
     count = len(session["messages"])
+    plural = "" if count == 1 else "s"
     parts = (session["id"], session["source"], _time(session["started_at"])[:10])
-    return ", ".join(one_line(str(each)) for each in (*parts, f"{count:,} messages") if each)
+    return ", ".join(one_line(str(each)) for each in (*parts, f"{count:,} message{plural}") if each)
 
 
 def _head_of(session: ExportedSession, entry: _Entry) -> str:

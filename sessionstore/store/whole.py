@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sessionstore.records import BackupReport, DayUsage, FileSizes, SessionFilter, UsageSums
@@ -42,6 +42,18 @@ class WholeCalls(StoreBase):
     def file_sizes(self) -> FileSizes | None:
         """Say how many bytes each part of the file takes; None on a server."""
         return self._read(sizes.file_sizes)
+
+    def repair(self, expected: Mapping[str, tuple[str, str]]) -> None:
+        """Set right what is derived: indexes, triggers, counters, times, unused prompts.
+
+        One transaction. No message, and no field that a caller gave, is changed.
+
+        Args:
+            expected: The indexes and triggers of a fresh store, name to kind and text.
+        """
+        from sessionstore import upkeep
+
+        self._write(lambda db: upkeep.repair(db, expected))
 
     def backup(
         self,
