@@ -52,6 +52,15 @@ _SHAPES = (
 )
 _SHAPED = re.compile(_START + "(?:" + "|".join(_SHAPES) + ")")
 
+# Some shapes are told even where a word runs into them: `endAIza…`.
+_GLUED = re.compile(
+    r"sk-(?:(?:proj|ant|or|svcacct|admin)-[\w-]{12,}|(?=[A-Za-z0-9]{0,200}\d)[A-Za-z0-9]{16,})"
+    r"|AIza[\w-]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[\w.-]{20,}"
+    r"|xox[abeoprs]-\d[A-Za-z0-9-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}"
+    r"|(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|hf_[A-Za-z]{30,}|npm_[A-Za-z0-9]{36}"
+    r"|eyJ[\w-]{5,2000}\.eyJ[\w-]{5,}(?:\.[\w-]*)?"
+)
+
 _PRIVATE_KEY = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,20}PRIVATE KEY(?: BLOCK)?)-----")
 # What is left of a block that was cut off before its end.
 _REST_OF_KEY = re.compile(r"[\sA-Za-z0-9+/=\\:,.-]*")
@@ -139,7 +148,7 @@ def redact(text: str) -> str:
     text = _without_private_keys(text)
     text = _URL_PASSWORD.sub(_after_lead, text)
     text = _WEBHOOK.sub(_after_lead, text)
-    text = _SHAPED.sub(REDACTED, text)
+    text = _GLUED.sub(REDACTED, _SHAPED.sub(REDACTED, text))
     text = _HEADER.sub(_after_lead, text)
     text = _SCHEME.sub(_after_lead, text)
     text = _COOKIE.sub(_after_lead, text)

@@ -107,11 +107,16 @@ def test_nothing_that_is_stored_runs_or_asks_the_network(
     page = tmp_path / "out.html"
     assert process("export", "-o", str(page), "--db", str(path)).returncode == 0
 
+    trap = tmp_path / "trap.html"
+    trap.write_text(f"<script>{RUNS}</script><img src=http://127.0.0.1:{port}/trap.png>")
+    assert "<title>RAN</title>" in browse(trap, tmp_path / "profile")
+    assert asked == [port, "/trap.png"]  # so a page that runs or asks would be seen
+
     document = browse(page, tmp_path / "profile")
 
     assert "<title>Conversations</title>" in document
     assert document.count("<article") == len(HOSTILE)
-    assert asked == [port]
+    assert asked == [port, "/trap.png"]
     # Our own script ran: it shows the field, which is hidden without it.
     assert re.search(r'<input class="filter"[^>]*aria-label="Filter">', document)
 
