@@ -243,12 +243,14 @@ def test_an_export_comes_back_by_import_even_redacted(run: Run, tmp_path: Path):
             assert len(db.import_sessions(sessions)["imported"]) == len(sessions)
 
 
+# The peak of this program alone: that of getrusage counts the one that started it as well.
 MEASURE = """
-import resource, sys, contextlib
+import re, sys, contextlib, pathlib
 from sessionstore.cli import main
 with contextlib.suppress(SystemExit):
     main(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+status = pathlib.Path("/proc/self/status").read_text()
+print(re.search(r"VmHWM:\\s*(\\d+)", status)[1], file=sys.stderr)
 """
 
 
@@ -266,6 +268,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="nothing tells the memory")
 @pytest.mark.parametrize("form", ["jsonl", "html"])
 def test_ten_thousand_messages_pass_through_little_memory(large: Path, tmp_path: Path, form: str):
     def peak_kb(*options: str) -> int:
@@ -277,4 +280,4 @@ def test_ten_thousand_messages_pass_through_little_memory(large: Path, tmp_path:
     little = peak_kb("--session", "s000")
     assert peak_kb("--max-messages", "50") - little < 4_000
     # A session is read in one piece, to be whole: its messages are in memory once.
-    assert peak_kb() - little < 30_000
+    assert peak_kb() - little < 15_000
