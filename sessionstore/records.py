@@ -240,6 +240,78 @@ class ModelUsageLine(TypedDict):
     last_seen: float
 
 
+class KnownCost(TypedDict):
+    """A sum of costs, None while no session knows its own, and how many sessions know it."""
+
+    sum: float | None
+    known_sessions: int
+
+
+class SourceUsage(TypedDict):
+    """How many sessions a source has, and what they used."""
+
+    source: str
+    sessions: int
+    total_tokens: int
+
+
+class UsageSums(TypedDict):
+    """What all sessions used. `messages` counts the live ones; `sources` has the largest first."""
+
+    sessions: int
+    messages: int
+    total_tokens: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    costs: dict[str, KnownCost]
+    sources: list[SourceUsage]
+
+
+class DayUsage(TypedDict):
+    """What the sessions that started on one day used; `cost_usd` is None while unknown.
+
+    The cost is the actual one of a session, else its estimate.
+    """
+
+    day: str
+    sessions: int
+    messages: int
+    total_tokens: int
+    cost_usd: float | None
+    known_sessions: int
+
+
+class FileSizes(TypedDict):
+    """How many bytes each part of an SQLite file takes.
+
+    `text` is the messages, `free` pages that hold nothing. `exact` is False where pages could
+    not be told apart: then the parts are lengths of what is stored, and `other` is the rest.
+    """
+
+    text: int
+    word_index: int
+    trigram_index: int
+    prompts: int
+    sessions: int
+    other: int
+    free: int
+    total: int
+    exact: bool
+
+
+class BackupReport(TypedDict):
+    """What a backup holds; it was checked before this is told."""
+
+    path: str
+    revision: str | None
+    sessions: int
+    messages: int
+    bytes: int
+
+
 class Delivery(TypedDict):
     """Something owed to a chat."""
 

@@ -1,4 +1,4 @@
-"""The command `sessionstore`: a look into a store, and care for its schema.
+"""The command `sessionstore`: what a person does with the history at a prompt.
 
 Results go to stdout, talk to stderr. Exit status: 0 fine, 1 an error of ours, told in one
 line, 2 wrong usage. rich and Alembic are loaded by the commands that need them.
@@ -14,7 +14,9 @@ from typing import Any
 
 import click
 
+from sessionstore.cli import keeping, upkeep
 from sessionstore.cli.database import database
+from sessionstore.cli.doctor import doctor
 from sessionstore.cli.exporting import export
 from sessionstore.cli.importing import import_
 from sessionstore.cli.output import Failure
@@ -61,12 +63,19 @@ def _discard_output() -> None:
 @click.version_option(package_name="sessionstore")
 @store_options
 def main() -> None:
-    """Read, search, export, import and upgrade a store of agents' conversations.
+    """Find, show, export, import, keep and delete agents' conversations.
 
     The store is the one that --db or --url names, else SESSIONSTORE_URL, else
-    $HERMES_HOME/state.db, else ~/.hermes/state.db. Only `import` and `db upgrade` change it.
+    $HERMES_HOME/state.db, else ~/.hermes/state.db. A SESSION is named by its id, by the
+    beginning of one, or by its title.
     """
 
 
-for _command in (list_sessions, show, search, stats, export, import_, database):
+for _command in (
+    *(list_sessions, show, search, stats, export, import_),
+    *(keeping.rename, keeping.end, keeping.reopen, keeping.archive, keeping.unarchive),
+    *(keeping.pin, keeping.unpin, keeping.delete, keeping.prune),
+    *(upkeep.optimize, upkeep.vacuum, upkeep.purge, upkeep.backup, upkeep.restore),
+    *(doctor, database),
+):
     main.add_command(_command)

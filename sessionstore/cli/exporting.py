@@ -6,80 +6,241 @@ import os
 import stat
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 
-from sessionstore.cli.output import Failure, harmless_json, is_terminal
-from sessionstore.cli.store import opened, resolve_session, store_options
+from sessionstore.cli.filtering import filter_options
+from sessionstore.cli.output import Failure, harmless_json, is_terminal, safe, talk
+from sessionstore.cli.progress import Progress
+from sessionstore.cli.store import opened, resolve_sessions, store_options
 from sessionstore.engine import Location
 from sessionstore.export import lines
 from sessionstore.records import ExportedSession, SessionFilter
 from sessionstore.store import SessionDB
 
-_PROGRESS_S = 0.1
+Sessions = Iterator[ExportedSession]
+
+_FORMATS = ("jsonl", "md", "qmd", "html", "trace")
+_NEEDS_EXTRA = "the page needs three more packages: pip install 'sessionstore[html]'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How sessions are to leave."""
+
+    form: str
+    logical: bool
+    live_only: bool
+    redacted: bool
+
+    def of(self, session: ExportedSession) -> ExportedSession:
+        """Cut a session, and take its secrets out, as was asked."""
+        from sessionstore.export import shaping
+
+        if self.live_only:
+            session = shaping.live_only(session)
+        return shaping.redacted(session) if self.redacted else session
 
 
 @click.command()
-@click.option("-o", "--output", "wanted", metavar="FILE", help="Where to; without it to stdout.")
+@click.option(
+    "-o", "--output", "wanted_at", metavar="FILE", help="Where to, a file or folder; else stdout."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="How it is written. Default: what FILE ends with, else jsonl.",
+)
 @click.option(
     "--session", "names", multiple=True, metavar="SESSION", help="Only this one; may be repeated."
 )
-@click.option("--source", help="Only this source.")
+@click.option(
+    "--lineage",
+    type=click.Choice(["single", "logical"]),
+    default="single",
+    show_default=True,
+    help="Each session by itself, or a chain of continued ones as one conversation.",
+)
+@click.option(
+    "--redact/--no-redact",
+    "wants_redaction",
+    default=None,
+    help="Take secrets out, or do not. Default: do not, but for trace.",
+)
+@click.option("--live-only", is_flag=True, help="Leave out what was compacted or undone.")
+@click.option("--force", is_flag=True, help="Replace files of md and qmd that are there.")
+@filter_options()
 @store_options
-def export(*, wanted: str | None, names: Sequence[str], source: str | None) -> None:
-    """Write sessions as JSON Lines: one a line, its messages under "messages".
+def export(
+    *,
+    wanted_at: str | None,
+    form: str | None,
+    names: Sequence[str],
+    lineage: str,
+    wants_redaction: bool | None,
+    live_only: bool,
+    force: bool,
+    wanted: SessionFilter,
+) -> None:
+    """Write conversations as JSON Lines, Markdown or a page.
+
+    jsonl has a session a line, everything included, and can be imported again. md and qmd
+    (Quarto) make a file for each session, in the folder that -o names. html is one page that
+    stands by itself. trace has a message a line, as Claude Code writes them.
 
     Always UTF-8. A FILE is replaced when all is written, and only its owner may read it.
+    Secrets are left where they are unless --redact is given: keys, passwords, tokens.
     """
+    target = None if wanted_at in (None, "-") else Path(str(wanted_at))
+    chosen = form or _form_of(target)
+    shape = _Shape(
+        chosen,
+        logical=lineage == "logical",
+        live_only=live_only,
+        redacted=chosen == "trace" if wants_redaction is None else wants_redaction,
+    )
     with opened() as db:
-        chosen = list(dict.fromkeys(resolve_session(db, name) for name in names))
-        sessions = _exported(db, chosen, source)
-        total = len(chosen) if chosen else db.session_count(source)
-        text = lines(_with_progress(sessions, total))
-        if wanted is None or wanted == "-":
-            _write_to_stdout(text)
-            return
-        target = Path(wanted)
-        _refuse_store(db.location, target)
-        _write_to_file(text, target)
+        ids = _ids(db, names, wanted, logical=shape.logical)
+        with Progress("sessions", len(ids)) as bar:
+            _write(db, _exported(db, ids, shape, bar), len(ids), shape, target, force=force)
+    if not shape.redacted:
+        talk("Note: secrets may be inside, such as keys and passwords; --redact takes them out.")
+
+
+def _form_of(target: Path | None) -> str:
+    ending = "" if target is None else target.suffix.lower().removeprefix(".")
+    return {"htm": "html"}.get(ending, ending if ending in _FORMATS else "jsonl")
+
+
+def _ids(
+    db: SessionDB, names: Sequence[str], wanted: SessionFilter, *, logical: bool
+) -> list[list[str]]:
+    """List what is to be written: the sessions of each conversation, first to last."""
+    if names:
+        passing = None if wanted == SessionFilter() else frozenset(db.session_ids(wanted))
+        ids = [each for each in resolve_sessions(db, names) if passing is None or each in passing]
+    else:
+        ids = db.session_ids(wanted)
+    if not logical:
+        return [[each] for each in ids]
+    chains: dict[str, list[str]] = {}
+    for session_id in ids:
+        chain = db.get_chain(session_id)
+        chains.setdefault(chain[-1], chain)
+    return list(chains.values())
 
 
 def _exported(
-    db: SessionDB, chosen: Sequence[str], source: str | None
-) -> Iterator[ExportedSession]:
-    if not chosen:
-        yield from db.iter_export(SessionFilter(source=source))
+    db: SessionDB, ids: Iterable[Sequence[str]], shape: _Shape, bar: Progress
+) -> Iterator[tuple[str, ExportedSession]]:
+    """Read one conversation after another, with the id it has; one that went is left out."""
+    from sessionstore.export import shaping
+
+    for chain in ids:
+        found = [part for each in chain if (part := db.export_session(each)) is not None]
+        if found:
+            yield chain[-1], shape.of(shaping.joined(found))
+        bar.step()
+
+
+def _write(
+    db: SessionDB,
+    sessions: Iterator[tuple[str, ExportedSession]],
+    count: int,
+    shape: _Shape,
+    target: Path | None,
+    *,
+    force: bool,
+) -> None:
+    if target is not None:
+        _refuse_store(db.location, target)
+    if shape.form in ("md", "qmd") and (count != 1 or (target is not None and _folder(target))):
+        if target is None:
+            raise click.UsageError(f"{shape.form} makes a file for each; name a folder with -o")
+        _write_files(sessions, shape, target, force=force)
         return
-    for session_id in chosen:
-        session = db.export_session(session_id)
-        if session is not None and source in (None, session["source"]):
-            yield session
+    text = _text((session for _, session in sessions), shape)
+    if target is None:
+        _write_to_stdout(text, as_json=shape.form in ("jsonl", "trace"))
+        return
+    if shape.form in ("md", "qmd"):
+        _refuse_existing(target, force=force)
+    _write_to_file(text, target)
 
 
-def _with_progress(sessions: Iterator[ExportedSession], total: int) -> Iterator[ExportedSession]:
-    """Count on stderr what goes by, on one line, when somebody watches."""
-    watched = is_terminal(sys.stderr)
-    count, last = 0, 0.0
-    for session in sessions:
-        yield session
+def _text(sessions: Sessions, shape: _Shape) -> Iterator[str]:
+    if shape.form == "jsonl":
+        return lines(sessions)
+    if shape.form == "html":
+        return _page(sessions, shape)
+    if shape.form == "trace":
+        from sessionstore.export.trace import trace
+
+        return (line for session in sessions for line in trace(session))
+    from sessionstore.export.markdown import markdown
+
+    return (
+        piece for session in sessions for piece in markdown(session, quarto=shape.form == "qmd")
+    )
+
+
+def _page(sessions: Sessions, shape: _Shape) -> Iterator[str]:
+    try:
+        from sessionstore.export.html import html
+    except ModuleNotFoundError as error:
+        raise Failure(_NEEDS_EXTRA) from error
+    return html(sessions, note="secrets were taken out" if shape.redacted else "")
+
+
+def _folder(target: Path) -> bool:
+    return target.is_dir() or target.suffix.lower() not in (".md", ".qmd")
+
+
+def _write_files(
+    sessions: Iterator[tuple[str, ExportedSession]], shape: _Shape, folder: Path, *, force: bool
+) -> None:
+    """Write a file for each session into a folder, which is made, mode 0700."""
+    from sessionstore.export.text import file_name
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    count = 0
+    for session_id, session in sessions:
+        shown = _redacted(session_id) if shape.redacted else None
+        target = folder / f"{file_name(session_id, shown)}.{shape.form}"
+        _refuse_existing(target, force=force)
+        _write_to_file(_text(iter([session]), shape), target)
         count += 1
-        if watched and (now := time.monotonic()) - last > _PROGRESS_S:
-            last = now
-            click.echo(f"\r{count:,} of {total:,} sessions", err=True, nl=False)
-    if watched:
-        click.echo(f"\r{count:,} of {total:,} sessions", err=True)
+    talk(f"{count:,} {shape.form} files are in {folder}")
 
 
-def _write_to_stdout(text: Iterator[str]) -> None:
+def _redacted(text: str) -> str:
+    from sessionstore.redact import redact
+
+    return redact(text)
+
+
+def _refuse_existing(target: Path, *, force: bool) -> None:
+    if not force and (target.exists() or target.is_symlink()):
+        raise Failure(f"{target} is there already; --force replaces it")
+
+
+def _write_to_stdout(text: Iterator[str], *, as_json: bool) -> None:
     seen = is_terminal(sys.stdout)
+    harmless = harmless_json if as_json else safe
     stdout = sys.stdout.buffer
-    for line in text:
-        stdout.write((harmless_json(line) if seen else line).encode())
+    for piece in text:
+        stdout.write(_encoded(harmless(piece) if seen else piece))
     stdout.flush()
+
+
+def _encoded(text: str) -> bytes:
+    # What JSON escapes already is whole; other formats write half a pair out, as they show it.
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _refuse_store(location: Location, target: Path) -> None:
@@ -92,7 +253,7 @@ def _refuse_store(location: Location, target: Path) -> None:
 
 def _write_to_file(text: Iterator[str], target: Path) -> None:
     def write(stream: BinaryIO) -> None:
-        stream.writelines(line.encode() for line in text)
+        stream.writelines(_encoded(piece) for piece in text)
 
     try:
         special = not stat.S_ISREG(target.stat().st_mode)

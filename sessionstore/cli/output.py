@@ -6,16 +6,35 @@ import re
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
+from sessionstore.engine import Location
 from sessionstore.export import json_text
 from sessionstore.export.jsonl import escaped
+from sessionstore.export.text import one_line, safe
 
-# C0 but for newline and tab, DEL, C1: a terminal obeys these. Then the direction overrides,
-# which show a line in another order than it has, and halves of surrogate pairs.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+__all__ = [
+    "Failure",
+    "ago",
+    "at_time",
+    "byte_size",
+    "dollars",
+    "harmless_json",
+    "is_terminal",
+    "one_line",
+    "plural",
+    "safe",
+    "short",
+    "since",
+    "size_of",
+    "talk",
+    "until",
+    "write_json",
+]
+
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 _CONTROL_IN_JSON = re.compile("[\x7f-\x9f]")
 
@@ -31,21 +50,6 @@ class Failure(click.ClickException):
     def format_message(self) -> str:
         """Give the message as one harmless line."""
         return safe(self.message).replace("\n", " ").replace("\t", " ")
-
-
-def safe(text: str) -> str:
-    """Write out what a terminal would obey instead of show; newline and tab stay."""
-    return _UNSAFE.sub(_visible, text.replace("\r\n", "\n"))
-
-
-def one_line(text: str) -> str:
-    """Make it one harmless line: runs of white space are one blank."""
-    return safe(" ".join(text.split()))
-
-
-def _visible(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - a byte
 
 
 def talk(message: str) -> None:
@@ -126,6 +130,15 @@ def byte_size(size: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:,.1f} TB"
+
+
+def size_of(location: Location) -> int | None:
+    """Add up the files of a store; a server keeps that to itself."""
+    if location.path is None:
+        return None
+    total = location.path.stat().st_size
+    log = Path(f"{location.path}-wal")
+    return total + log.stat().st_size if log.exists() else total
 
 
 def since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:

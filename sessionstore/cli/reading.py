@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, cast
 
 import click
 
-from sessionstore.cli import output
+from sessionstore.cli import output, paging
+from sessionstore.cli.filtering import asks_something, fields_of, filter_options
 from sessionstore.cli.output import talk, write_json
 from sessionstore.cli.store import opened, resolve_session, store_options
-from sessionstore.engine import Location
 from sessionstore.errors import SessionNotFoundError
-from sessionstore.records import SearchSort, SessionRecord
-from sessionstore.store import SessionDB
+from sessionstore.records import SearchSort, SessionFilter
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-_COUNTERS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-)
-# Sessions are summed in pages: a million of them need not be in memory at once.
-_PAGE = 5000
 
 
 @click.command("list")
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(min=0), help="How many at most."
 )
-@click.option("--source", help="Only this source.")
 @click.option(
     "--sort",
     type=click.Choice(["active", "started"]),
@@ -41,21 +29,34 @@ _PAGE = 5000
     show_default=True,
     help="Latest activity first, or newest started first.",
 )
+@click.option("--all", "everything", is_flag=True, help="Also what was put away.")
 @click.option(
     "--include-children", is_flag=True, help="Also subagents and the earlier parts of a chain."
 )
+@filter_options()
 @_as_json
 @store_options
 def list_sessions(
-    *, limit: int, source: str | None, sort: str, include_children: bool, as_json: bool
+    *,
+    limit: int,
+    sort: str,
+    everything: bool,
+    include_children: bool,
+    wanted: SessionFilter,
+    as_json: bool,
 ) -> None:
-    """List conversations, one line each."""
+    """List conversations, one line each, the pinned ones first.
+
+    What was put away is left out: --archived lists just that, --all everything.
+    """
     with opened() as db:
         found = db.list_sessions_rich(
-            source=source,
             limit=limit + 1,
             include_children=include_children,
             order_by_last_active=sort == "active",
+            include_archived=everything or wanted.archived is not None,
+            pinned_first=True,
+            **fields_of(wanted),
         )
     shown = found[:limit]
     if as_json:
@@ -68,33 +69,61 @@ def list_sessions(
     if len(found) > limit:
         talk("There are more; --limit shows them.")
     elif not found:
-        talk("No conversation is stored here." if source is None else f"None of source {source}.")
+        talk("None is like that." if asks_something(wanted) else "No conversation is stored here.")
 
 
 @click.command()
 @click.argument("session")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
+@click.option(
+    "--around",
+    type=click.IntRange(min=1),
+    metavar="ID",
+    help="Only the message with this id and five before and after it.",
+)
 @click.option("--full", is_flag=True, help="Tool calls, tool results and reasoning in full.")
+@click.option(
+    "--pager/--no-pager",
+    default=None,
+    help="Page through it, or do not. On a terminal, what is longer than it is paged.",
+)
 @_as_json
 @store_options
-def show(*, session: str, last: int | None, full: bool, as_json: bool) -> None:
+def show(
+    *,
+    session: str,
+    last: int | None,
+    around: int | None,
+    full: bool,
+    pager: bool | None,
+    as_json: bool,
+) -> None:
     """Show a conversation.
 
-    SESSION is an id, a title, or the beginning of one id only.
+    Tool calls and their results are folded to a line; --full unfolds them. SESSION is an id, a
+    title, or the beginning of one id only.
     """
+    if last is not None and around is not None:
+        raise click.UsageError("--last and --around are two ways to cut it; give one")
     with opened() as db:
         session_id = resolve_session(db, session)
         record = db.get_session(session_id)
-        messages = db.get_messages(session_id)
+        if around is not None:
+            kept = db.get_messages_around(session_id, around)
+            left_out = 0
+        else:
+            messages = db.get_messages(session_id)
+            kept = messages[-last:] if last else messages
+            left_out = len(messages) - len(kept)
     if record is None:
         raise SessionNotFoundError(session_id, f"session {session_id} was deleted just now")
-    kept = messages[-last:] if last else messages
     if as_json:
         write_json({**record, "messages": kept})
         return
     from sessionstore.cli import render
 
-    render.conversation(record, kept, left_out=len(messages) - len(kept), full=full)
+    with paging.paged(wanted=pager):
+        render.conversation(record, kept, left_out=left_out, full=full, ids=around is not None)
 
 
 @click.command()
@@ -165,70 +194,43 @@ def search(
 
 
 @click.command()
+@click.option(
+    "--days",
+    default=14,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="How many of the last days with a session.",
+)
 @_as_json
 @store_options
-def stats(*, as_json: bool) -> None:
-    """Count sessions, messages, sources, tokens and costs.
+def stats(*, days: int, as_json: bool) -> None:
+    """Count sessions, messages, tokens, costs and bytes.
 
-    An unknown cost is shown as unknown, and a sum says how many sessions it knows.
+    By source, by model and by day.
+    An unknown cost is shown as unknown, and a sum says how many sessions it knows. Then what
+    the file consists of: messages, the two search indexes, prompts, free pages.
     """
     with opened() as db:
-        figures = _figures(_every_session(db), messages=db.message_count(), location=db.location)
+        sums = db.usage_totals()
+        by_day = db.usage_by_day(_utc_offset_s())
+        figures: dict[str, Any] = {
+            "location": str(db.location),
+            "size_bytes": output.size_of(db.location),
+            **sums,
+            "sources": {each["source"]: each for each in sums["sources"]},
+            "models": db.usage_by_model(),
+            "days": by_day[-days:] if days else [],
+            "file": db.file_sizes(),
+        }
     if as_json:
         write_json(figures)
         return
-    from sessionstore.cli import render
+    from sessionstore.cli import tables
 
-    render.statistics(figures)
-
-
-def _every_session(db: SessionDB) -> Iterator[SessionRecord]:
-    offset = 0
-    while page := db.search_sessions(limit=_PAGE, offset=offset):
-        yield from page
-        offset += len(page)
+    tables.statistics(figures)
 
 
-def _figures(
-    sessions: Iterator[SessionRecord], *, messages: int, location: Location
-) -> dict[str, Any]:
-    count = 0
-    tokens = dict.fromkeys(_COUNTERS, 0)
-    sources: Counter[str] = Counter()
-    tokens_of: Counter[str] = Counter()
-    costs: dict[str, list[float]] = {"actual_cost_usd": [], "estimated_cost_usd": []}
-    for session in sessions:
-        count += 1
-        source = session["source"] or "unknown"
-        sources[source] += 1
-        tokens_of[source] += session["input_tokens"] + session["output_tokens"]
-        for name in _COUNTERS:
-            tokens[name] += session[name]  # type: ignore[literal-required] # names from above
-        for name, known in costs.items():
-            if (cost := session[name]) is not None:  # type: ignore[literal-required] # as before
-                known.append(cost)
-    return {
-        "location": str(location),
-        "size_bytes": _size_of(location),
-        "sessions": count,
-        "messages": messages,
-        "sources": {
-            source: {"sessions": number, "total_tokens": tokens_of[source]}
-            for source, number in sorted(sources.items(), key=lambda each: (-each[1], each[0]))
-        },
-        "total_tokens": tokens["input_tokens"] + tokens["output_tokens"],
-        **tokens,
-        "costs": {
-            name: {"sum": sum(known) if known else None, "known_sessions": len(known)}
-            for name, known in costs.items()
-        },
-    }
-
-
-def _size_of(location: Location) -> int | None:
-    """Add up the files of a store; a server keeps that to itself."""
-    if location.path is None:
-        return None
-    total = location.path.stat().st_size
-    log = Path(f"{location.path}-wal")
-    return total + log.stat().st_size if log.exists() else total
+def _utc_offset_s() -> int:
+    """Say how far local time is ahead of UTC now."""
+    offset = datetime.now().astimezone().utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
 from sessionstore.cli import main
+from sessionstore.cli.filtering import FILTER_NAMES
 
 _EVERYWHERE = {"db", "url", "help", "version"}
 
@@ -30,13 +31,42 @@ Every command takes, before its name or after it:
 | `-h`, `--help` | What the command does. |
 
 Without either, the store is `SESSIONSTORE_URL`, else `$HERMES_HOME/state.db`, else
-`~/.hermes/state.db`. Only `import` and `db upgrade` change a store. `--version` says the release.
+`~/.hermes/state.db`. `--version` says the release. A SESSION is named by its id, by a title, or
+by what only one id begins with.
+
+Only `db upgrade` changes the schema of a store, and what only reads leaves no trace beside the
+file. What deletes shows first what would go (`--dry-run` stops there), asks, and refuses where
+nobody can be asked, unless `--yes` is given.
+
+## Completion
+
+`sessionstore` completes its commands and options where the shell is told so once, in bash
+
+    eval "$(_SESSIONSTORE_COMPLETE=bash_source sessionstore)"
+
+and in zsh or fish the same with `zsh_source` or `fish_source`. The line belongs into
+`~/.bashrc`, `~/.zshrc` or `~/.config/fish/config.fish`; for fish it is
+`_SESSIONSTORE_COMPLETE=fish_source sessionstore | source`.
+
+## Filters
+
+`list`, `export`, `archive` and `prune` take the same. A session has to pass all that are given.
+Times are those of the last message, else of the start. Text is literal: `_`, `%` and `\\` are
+ordinary characters. 0 is a value, and a window that nothing could be in is wrong usage.
+
+{filters}
 """
 
 
 def page() -> str:
     """Give the whole page."""
-    return "\n".join((_INTRODUCTION, *_sections(main, "sessionstore")))
+    filters = [
+        each
+        for each in main.commands["list"].params
+        if isinstance(each, click.Option) and each.name in FILTER_NAMES
+    ]
+    introduction = _INTRODUCTION.format(filters=_table(filters))
+    return "\n".join((introduction, *_sections(main, "sessionstore")))
 
 
 def _sections(group: click.Group, path: str) -> Iterator[str]:
@@ -61,10 +91,17 @@ def _section(command: click.Command, path: str) -> str:
     ]
     usage = " ".join((path, *(["[OPTIONS]"] if options else []), *names))
     parts = [f"## `{usage}`", inspect.cleandoc(command.help or "")]
-    if options:
-        rows = [f"| {_spelling(each)} | {_meaning(each)} |" for each in options]
-        parts.append("\n".join(("| option | |", "| --- | --- |", *rows)))
+    own = [each for each in options if each.name not in FILTER_NAMES]
+    if len(own) < len(options):
+        parts.append("It takes the [filters](#filters).")
+    if own:
+        parts.append(_table(own))
     return "\n\n".join(parts) + "\n"
+
+
+def _table(options: Sequence[click.Option]) -> str:
+    rows = [f"| {_spelling(each)} | {_meaning(each)} |" for each in options]
+    return "\n".join(("| option | |", "| --- | --- |", *rows))
 
 
 def _spelling(option: click.Option) -> str:
@@ -74,12 +111,19 @@ def _spelling(option: click.Option) -> str:
         value = ""
     else:
         value = f" {option.metavar or option.type.name.upper().replace(' RANGE', '')}"
-    return ", ".join(f"`{name}{value if name == option.opts[-1] else ''}`" for name in option.opts)
+    names = [*option.opts, *option.secondary_opts]
+    return ", ".join(f"`{name}{value if name == option.opts[-1] else ''}`" for name in names)
 
 
 def _meaning(option: click.Option) -> str:
-    default = f" Default: {option.default}." if option.show_default else ""
+    default = f" Default: {_default(option)}." if option.show_default else ""
     return f"{option.help}{default}"
+
+
+def _default(option: click.Option) -> str:
+    if option.secondary_opts:
+        return f"`{(option.opts if option.default else option.secondary_opts)[0]}`"
+    return str(option.default)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -16,7 +15,6 @@ from rich.text import Text
 from sessionstore.cli.output import (
     ago,
     at_time,
-    byte_size,
     dollars,
     is_terminal,
     one_line,
@@ -25,8 +23,8 @@ from sessionstore.cli.output import (
     short,
 )
 from sessionstore.export import json_text
+from sessionstore.export.text import calls_of, name_and_arguments, written
 from sessionstore.records import MessageRecord, SearchHit, SessionRecord, SessionSummary
-from sessionstore.search import text_of
 
 # A table of sessions needs so many columns; below, each session gets two lines.
 _TABLE_WIDTH = 90
@@ -46,7 +44,8 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def _console() -> Console:
+def console_for() -> Console:
+    """Give a console that writes text as it is, to stdout as it is now."""
     # COLUMNS counts everywhere; else a terminal has a width and a pipe has none.
     width = None if is_terminal(sys.stdout) or os.environ.get("COLUMNS") else _PIPE_WIDTH
     return _Console(width=width, markup=False, highlight=False, emoji=False)
@@ -54,12 +53,12 @@ def _console() -> Console:
 
 def sessions(found: Sequence[SessionSummary]) -> None:
     """Print a line, or in a narrow terminal two, for each conversation."""
-    console = _console()
+    console = console_for()
     heads = ("ID", "TITLE OR PREVIEW", "SOURCE", "ACTIVE", "MESSAGES", "TOKENS")
     rows = [
         (
             one_line(each["id"]),
-            _heading(each),
+            _heading(each, marked=True),
             one_line(each["source"] or "unknown"),
             ago(each["last_active"]),
             f"{each['message_count']:,}",
@@ -89,7 +88,7 @@ def sessions(found: Sequence[SessionSummary]) -> None:
 
 def _stacked(console: Console, found: Sequence[SessionSummary]) -> None:
     for at, each in enumerate(found):
-        heading = _heading(each)
+        heading = _heading(each, marked=True)
         heading.truncate(console.width, overflow="ellipsis")
         heading.stylize("bold")
         if at:
@@ -110,10 +109,13 @@ def plural_short(number: int, noun: str) -> str:
     return f"{short(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def _heading(session: SessionRecord | SessionSummary) -> Text:
+def _heading(session: SessionRecord | SessionSummary, *, marked: bool = False) -> Text:
+    marks = [mark for mark in ("pinned", "archived") if marked and session[mark]]
+    lead = Text("".join(f"[{mark}] " for mark in marks), style="yellow")
     if session["title"]:
-        return Text(one_line(session["title"]))
-    return Text(one_line(str(session.get("preview") or "")) or "(no text)", style="dim")
+        return lead.append(one_line(session["title"]), "default")
+    said = one_line(str(session.get("preview") or "")) or "(no text)"
+    return lead.append(said, "dim default")
 
 
 def _tokens(session: SessionRecord | SessionSummary) -> int:
@@ -125,10 +127,15 @@ def _dot(console: Console) -> str:
 
 
 def conversation(
-    session: SessionRecord, messages: Sequence[MessageRecord], *, left_out: int, full: bool
+    session: SessionRecord,
+    messages: Sequence[MessageRecord],
+    *,
+    left_out: int,
+    full: bool,
+    ids: bool = False,
 ) -> None:
-    """Print a session's facts, then its messages in order."""
-    console = _console()
+    """Print a session's facts, then its messages in order, with their ids if that is asked."""
+    console = console_for()
     _facts(console, session)
     if left_out:
         console.print()
@@ -139,7 +146,8 @@ def conversation(
         today = at_time(message["timestamp"], "%Y-%m-%d")
         clock = at_time(message["timestamp"], "%H:%M:%S")
         console.print()
-        _role_line(console, message, clock if today == day else f"{today} {clock}")
+        moment = clock if today == day else f"{today} {clock}"
+        _role_line(console, message, f"{moment}  id {message['id']}" if ids else moment)
         day = today
         _body(console, message, full=full)
 
@@ -193,15 +201,17 @@ def _role_line(console: Console, message: MessageRecord, moment: str) -> None:
 
 
 def _body(console: Console, message: MessageRecord, *, full: bool) -> None:
-    text = safe(_written(message["content"]))
+    text = safe(written(message["content"]))
     if message["reasoning"] and full:
         console.print(Text(safe(message["reasoning"]), style="dim italic"), soft_wrap=True)
     if message["role"] == "tool" and not full:
         console.print(Text(_folded(console, "  ", text), style="dim"), soft_wrap=True)
     elif text:
         console.print(Text(text), soft_wrap=True)
-    for call in _calls(message["tool_calls"]):
-        name, arguments = _name_and_arguments(call)
+    for call in calls_of(message["tool_calls"]):
+        name, arguments = name_and_arguments(call)
+        if not isinstance(arguments, str):
+            arguments = json_text(arguments)
         lead = f"  -> {one_line(name)} "
         shown = lead + safe(arguments) if full else _folded(console, lead, arguments)
         console.print(Text(shown, style="magenta"), soft_wrap=True)
@@ -217,42 +227,9 @@ def _folded(console: Console, lead: str, text: str) -> str:
     return lead + set_cell_size(line, max(10, room - cell_len(note))).rstrip() + note
 
 
-def _written(content: Any) -> str:
-    """Give the text of a message; of what is no text its kind."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else [content]
-    return "\n".join(_part(part) for part in parts)
-
-
-def _part(part: Any) -> str:
-    text = text_of([part])
-    if text:
-        return text
-    kind = part.get("type") if isinstance(part, dict) else None
-    return f"[{kind}]" if isinstance(kind, str) else json_text(part)
-
-
-def _calls(tool_calls: Any) -> list[Any]:
-    if tool_calls is None:
-        return []
-    return tool_calls if isinstance(tool_calls, list) else [tool_calls]
-
-
-def _name_and_arguments(call: Any) -> tuple[str, str]:
-    """Read a call as the common makers write it; of another shape, show all of it."""
-    inner = call.get("function", call) if isinstance(call, dict) else None
-    if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
-        return "call", json_text(call)
-    arguments = inner.get("arguments", inner.get("input", ""))
-    return inner["name"], arguments if isinstance(arguments, str) else json_text(arguments)
-
-
 def search_hits(hits: Sequence[SearchHit]) -> None:
     """Print hits under their sessions, the session with the first hit first."""
-    console = _console()
+    console = console_for()
     grouped: dict[str, list[SearchHit]] = {}
     for hit in hits:
         grouped.setdefault(hit["session_id"], []).append(hit)
@@ -292,44 +269,3 @@ def _hit(console: Console, hit: SearchHit) -> Text:
     for at, piece in enumerate(_MARKED.split(snippet)):
         line.append(piece, "bold black on yellow" if at % 2 else None)
     return line
-
-
-def statistics(figures: Mapping[str, Any]) -> None:
-    """Print the figures of `stats`, then a line for each source."""
-    console = _console()
-    size = figures["size_bytes"]
-    costs = figures["costs"]
-    facts = {
-        "Store": one_line(figures["location"]),
-        "Size": "unknown" if size is None else byte_size(size),
-        "Sessions": f"{figures['sessions']:,}",
-        "Messages": f"{figures['messages']:,}",
-        "Tokens": f"{figures['input_tokens']:,} in, {figures['output_tokens']:,} out, "
-        f"{figures['total_tokens']:,} together",
-        "Reasoning": f"{figures['reasoning_tokens']:,} of the tokens out",
-        "Cache": f"{figures['cache_read_tokens']:,} tokens read, "
-        f"{figures['cache_write_tokens']:,} written",
-        "Cost": _sum_of_costs(costs["actual_cost_usd"], figures["sessions"]),
-        "Estimate": _sum_of_costs(costs["estimated_cost_usd"], figures["sessions"]),
-    }
-    for name, text in facts.items():
-        console.print(Text.assemble((f"{name:<11}", "bold"), text), soft_wrap=True)
-    if not figures["sources"]:
-        return
-    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("SOURCE", overflow="fold")
-    table.add_column("SESSIONS", justify="right", no_wrap=True)
-    table.add_column("TOKENS", justify="right", no_wrap=True)
-    for source, numbers in figures["sources"].items():
-        cells = one_line(source), f"{numbers['sessions']:,}", f"{numbers['total_tokens']:,}"
-        table.add_row(*map(Text, cells))
-    console.print()
-    console.print(table)
-
-
-def _sum_of_costs(cost: Mapping[str, Any], sessions: int) -> str:
-    if cost["sum"] is None:
-        return dollars(None)
-    known = cost["known_sessions"]
-    note = "" if known == sessions else f" (known for {known:,} of {plural(sessions, 'session')})"
-    return dollars(cost["sum"]) + note

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -64,8 +64,8 @@ def existing_location() -> Location:
 
 
 @contextmanager
-def opened() -> Iterator[SessionDB]:
-    """Open the store to read: nothing is made, changed or upgraded.
+def opened(*, to_write: bool = False) -> Iterator[SessionDB]:
+    """Open the store, to read unless it is said: nothing is made, changed or upgraded.
 
     What the store finds wrong with the input ends the command with one line.
     """
@@ -73,7 +73,7 @@ def opened() -> Iterator[SessionDB]:
     # A path is handed on as one: a question mark in it would end it in a URL.
     url = None if location.path else location.url.render_as_string(hide_password=False)
     try:
-        with SessionDB(location.path, url=url, read_only=True) as db:
+        with SessionDB(location.path, url=url, read_only=not to_write, migrate=False) as db:
             yield db
     except ValueError as error:
         raise Failure(str(error)) from error
@@ -107,6 +107,11 @@ def resolve_session(db: SessionDB, name: str) -> str:
     if not matches:
         raise SessionNotFoundError(name, message)
     return matches[0]
+
+
+def resolve_sessions(db: SessionDB, names: Sequence[str]) -> list[str]:
+    """Turn several names into ids, each once, in the order given; see `resolve_session`."""
+    return list(dict.fromkeys(resolve_session(db, name) for name in names))
 
 
 def _is_text(name: str) -> bool:

@@ -18,9 +18,17 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def lines(exported: Iterable[ExportedSession]) -> Iterator[str]:
-    """Write each session as one line, its newline included, one at a time."""
+    """Write each session as one line, in pieces: its fields, each message, the newline."""
     for session in exported:
-        yield json_text(session) + "\n"
+        apart = ("messages", "model_usage")
+        before = {name: value for name, value in session.items() if name not in apart}
+        after = {"model_usage": session["model_usage"]}
+        yield f'{json_text(before)[:-1]}, "messages": ['
+        lead = ""
+        for message in session["messages"]:
+            yield lead + json_text(message)
+            lead = ", "
+        yield f"], {json_text(after)[1:]}\n"
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:

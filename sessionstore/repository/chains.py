@@ -203,6 +203,12 @@ def whole_chain(connection: Connection, session_id: str) -> list[str]:
     return list(connection.execute(_CHAIN, {"root": root}).scalars())
 
 
+def chain_through(connection: Connection, session_id: str) -> list[str]:
+    """List one chain that a session is part of, root to tip; of several tips its own."""
+    tip = compression_tip(connection, session_id)
+    return [tip, *continued_by(connection, tip)][::-1]
+
+
 def write_down_relations(connection: Connection, parent_id: str) -> None:
     """Write into the children of a session what they are to it, while the times still tell."""
     connection.execute(_WRITE_DOWN, {"id": parent_id})

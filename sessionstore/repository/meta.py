@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 
 from sqlalchemy import Connection, Insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sessionstore.models import STATE_META
+from sessionstore.repository.dialects import insert_into
 
 
 def get(connection: Connection, key: str) -> str | None:
@@ -24,8 +24,7 @@ def put(connection: Connection, key: str, value: str | None) -> None:
 
 @functools.cache
 def _upsert(dialect: str) -> Insert:
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    made = insert(STATE_META)
+    made = insert_into(STATE_META, dialect)
     return made.on_conflict_do_update(
         index_elements=[STATE_META.c.key], set_={"value": made.excluded.value}
     )

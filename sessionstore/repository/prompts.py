@@ -6,9 +6,9 @@ import functools
 import hashlib
 
 from sqlalchemy import Connection, Insert, delete, exists, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sessionstore.models import SESSIONS, SYSTEM_PROMPTS
+from sessionstore.repository.dialects import insert_into
 
 
 def hash_of(prompt: str) -> str:
@@ -46,5 +46,4 @@ def hash_in(connection: Connection, session_id: str) -> str | None:
 
 @functools.cache
 def _insert_or_ignore(dialect: str) -> Insert:
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    return insert(SYSTEM_PROMPTS).on_conflict_do_nothing()
+    return insert_into(SYSTEM_PROMPTS, dialect).on_conflict_do_nothing()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Connection,
     Insert,
@@ -21,13 +22,13 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sessionstore.codec import decode_json, encode_json
 from sessionstore.errors import ConflictError, SessionNotFoundError
 from sessionstore.models import COMPRESSION_LOCKS, MESSAGES, SESSIONS, SYSTEM_PROMPTS
 from sessionstore.records import SessionRecord
 from sessionstore.repository import chains, checks, prompts, titles
+from sessionstore.repository.dialects import insert_into
 
 UNKNOWN_SOURCE = "unknown"
 COMPRESSION = "compression"
@@ -161,8 +162,7 @@ def _join_chain(connection: Connection, session_id: str) -> None:
 @functools.cache
 def _upsert(dialect: str) -> Insert:
     """Insert a session; one that is there keeps what it has and gains what it lacks."""
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    made = insert(SESSIONS)
+    made = insert_into(SESSIONS, dialect)
     gains: dict[str, ColumnElement[Any]] = {
         name: func.coalesce(SESSIONS.c[name], made.excluded[name])
         for name in ("user_id", "model", "model_config", "parent_session_id", "relation")
@@ -261,7 +261,7 @@ def is_one_of(connection: Connection, ids: Sequence[str]) -> ColumnElement[bool]
     They are one parameter: SQLite takes at most 32,766 (https://www.sqlite.org/limits.html).
     """
     if connection.dialect.name == "postgresql":
-        return SESSIONS.c.id == func.any(bindparam("ids", list(ids), postgresql.ARRAY(Text)))
+        return SESSIONS.c.id == func.any(bindparam("ids", list(ids), ARRAY(Text)))
     listed = func.json_each(json.dumps(list(ids))).table_valued("value")
     return SESSIONS.c.id.in_(select(listed.c.value))
 

@@ -6,11 +6,12 @@ from sessionstore.store.coordination import CoordinationCalls
 from sessionstore.store.keeping import KeepingCalls
 from sessionstore.store.messages import MessageCalls
 from sessionstore.store.sessions import SessionCalls
+from sessionstore.store.whole import WholeCalls
 
 __all__ = ["SessionDB"]
 
 
-class SessionDB(SessionCalls, MessageCalls, KeepingCalls, CoordinationCalls):
+class SessionDB(SessionCalls, MessageCalls, KeepingCalls, WholeCalls, CoordinationCalls):
     """Where agents keep their conversations.
 
     ```python

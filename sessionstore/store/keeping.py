@@ -244,6 +244,7 @@ class KeepingCalls(StoreBase):
         *,
         dry_run: bool = True,
         progress: Callable[[int, int], None] | None = None,
+        among: Sequence[str] | None = None,
         **filter_fields: Unpack[FilterFields],
     ) -> PruneReport:
         """Say what a prune deletes and what it skips and why; `dry_run=False` also does it.
@@ -254,14 +255,20 @@ class KeepingCalls(StoreBase):
             sessions_dir: Where a program keeps files of its own.
             dry_run: Nothing is deleted.
             progress: Called with how many of how many are done.
+            among: Only these sessions, such as those that a dry run has shown.
             **filter_fields: The other fields of `SessionFilter`.
         """
         filter_fields.setdefault("older_than", older_than_days)
         wanted = SessionFilter(source=source, **filter_fields)
         now = self._now()
         plan = self._read(lambda db: retention.plan(db, wanted, now=now))
-        report = PruneReport(pruned=[], messages=0, skipped=plan.skipped, dry_run=dry_run)
-        for position, session_id in enumerate(plan.doomed, start=1):
+        doomed, skipped = plan.doomed, plan.skipped
+        if among is not None:
+            only = frozenset(among)
+            doomed = [each for each in doomed if each in only]
+            skipped = [each for each in skipped if each["id"] in only]
+        report = PruneReport(pruned=[], messages=0, skipped=skipped, dry_run=dry_run)
+        for position, session_id in enumerate(doomed, start=1):
             try:
                 gone = self._prune_one(session_id, wanted, now=now, dry_run=dry_run)
             except StoreBusyError:
@@ -278,7 +285,7 @@ class KeepingCalls(StoreBase):
                     report["pruned"].append(session_id)
                     report["messages"] += gone
             if progress is not None:
-                progress(position, len(plan.doomed))
+                progress(position, len(doomed))
         if not dry_run:
             self._remove_side_files(sessions_dir, report["pruned"])
         return report

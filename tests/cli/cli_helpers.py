@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,3 +23,19 @@ def sha256(path: Path) -> str:
 
 def files_in(folder: Path) -> set[str]:
     return {each.name for each in folder.iterdir()}
+
+
+COMMAND = [sys.executable, "-m", "sessionstore"]
+
+
+def process(*arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the real command with nobody to ask."""
+    surroundings = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        env=surroundings | env,
+        check=False,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )

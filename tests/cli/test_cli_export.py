@@ -25,7 +25,7 @@ def test_an_export_is_a_session_a_line_with_its_messages(run: Run, filled: Path)
 
     assert [json.loads(line) for line in written.splitlines()] == stored
     assert "检查网络配置" in written
-    assert list(lines(stored)) == written.splitlines(keepends=True)
+    assert "".join(lines(stored)) == written
 
 
 def test_an_export_holds_the_sessions_that_are_named(run: Run):
@@ -44,7 +44,7 @@ def test_an_export_to_a_file_is_private_and_whole(run: Run, filled: Path, tmp_pa
 
     result = run("export", "-o", str(target))
 
-    assert result.output == ""
+    assert result.stdout == ""
     assert target.read_bytes() == run("export").stdout_bytes
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert files_in(tmp_path) == {"out.jsonl", "state.db"}

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from cli_helpers import COMMAND, process
 
 from sessionstore import SessionDB
-
-COMMAND = [sys.executable, "-m", "sessionstore"]
-
-
-def process(*arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
-    surroundings = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, env=surroundings | env, check=False, timeout=60
-    )
 
 
 def test_the_exit_status_tells_errors_from_wrong_usage(filled: Path):

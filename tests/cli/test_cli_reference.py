@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from cli_helpers import process
 from click.testing import CliRunner
 
 from sessionstore.cli import main
@@ -44,8 +45,33 @@ def test_the_reference_is_that_of_the_commands():
 
 
 def test_everything_that_lists_gives_json():
-    listing = {("list",), ("show",), ("search",), ("stats",), ("db", "current"), ("db", "history")}
+    listing = {
+        *(("list",), ("show",), ("search",), ("stats",), ("db", "current"), ("db", "history")),
+        *(("archive",), ("delete",), ("prune",), ("doctor",), ("backup",), ("restore",)),
+    }
 
     assert listing <= {
         path for path, command in ALL.items() for each in command.params if "--json" in each.opts
     }
+
+
+def test_help_is_one_screen_with_the_use_of_every_command():
+    shown = CliRunner().invoke(main, ["--help"], env={"COLUMNS": "80"}).stdout
+
+    assert len(shown.splitlines()) <= 48
+    assert "..." not in shown.partition("Commands:")[2]
+    for name in main.commands:
+        assert f"\n  {name} " in shown
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_complete_commands_and_options(shell: str):
+    if shell == "zsh":  # one of them tells what all of them are told
+        script = process("", _SESSIONSTORE_COMPLETE=f"{shell}_source").stdout.decode()
+        assert f"_SESSIONSTORE_COMPLETE={shell}_complete" in script
+    words = {"COMP_WORDS": "sessionstore exp", "COMP_CWORD": "1"}
+    if shell == "fish":
+        words["COMP_CWORD"] = "exp"
+    found = process("", _SESSIONSTORE_COMPLETE=f"{shell}_complete", **words).stdout.decode()
+    assert "export" in found
+    assert "prune" not in found

@@ -1,0 +1,125 @@
+"""The command that looks a store over, and sets right what is derived: doctor."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from sessionstore import schema
+from sessionstore.cli.output import Failure, one_line, safe, talk, write_json
+from sessionstore.cli.store import existing_location, opened, store_options
+from sessionstore.engine import Location, locate, open_read_only, reporting_errors
+from sessionstore.errors import SessionStoreError
+from sessionstore.settings import StoreSettings
+from sessionstore.store import SessionDB
+from sessionstore.upkeep import Finding, examine, index_findings, schema_objects
+
+
+@click.command()
+@click.option("--fix", is_flag=True, help="Set right what is derived; no message is changed.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@store_options
+def doctor(*, fix: bool, as_json: bool) -> None:
+    """Look for what is wrong, and say what it means.
+
+    The SQLite that is used and its known faults, modes, journal, integrity, references, schema,
+    indexes and triggers, counters against rows, times, prompts that nobody has, and the search
+    index against the messages. What --fix would do is said with each. Sessions' own fields and
+    messages are never changed by it. The exit status is 1 if anything is wrong.
+    """
+    location = existing_location()
+    findings = _findings(location)
+    before = findings
+    if fix and any(each["repairable"] for each in findings):
+        _repair(findings)
+        findings = _findings(location)
+    ok = not any(each["state"] == "wrong" for each in findings)
+    if as_json:
+        write_json({"location": str(location), "ok": ok, "findings": findings})
+    else:
+        for each in findings:
+            _show(each)
+        left = {each["subject"] for each in findings if each["repairable"]}
+        for each in before if fix else ():
+            if each["repairable"] and each["subject"] not in left:
+                talk(f"{each['subject']}: repaired")
+    if not ok:
+        click.get_current_context().exit(1)
+
+
+def _show(finding: Finding) -> None:
+    mark = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}[finding["state"]]
+    click.echo(f"{mark}  {finding['subject']}: {one_line(finding['found'])}")
+    if finding["means"]:
+        click.echo(f"       {safe(finding['means'])}")
+    if finding["fix"]:
+        click.echo(f"       --fix would do: {safe(finding['fix'])}")
+
+
+def _findings(location: Location) -> list[Finding]:
+    """Look at everything; a newer store, and another program's, are refused untouched."""
+    store = open_read_only(location, StoreSettings())
+    try:
+        try:
+            with reporting_errors(location):
+                status = store.read(schema.read_status)
+        except SessionStoreError:
+            pass  # the findings say what is damaged
+        else:
+            schema.check_supported(status, location)
+        findings = list(examine(store, _fresh_objects))
+    finally:
+        store.close()
+    current = any(each["subject"] == "schema" and each["state"] == "ok" for each in findings)
+    if current:
+        findings.append(_index_finding(location))
+    return findings
+
+
+def _index_finding(location: Location) -> Finding:
+    """Compare the search index with the messages; that takes the write lock, if it is to be had."""
+    writable = location.path is None or os.access(location.path, os.W_OK)
+    try:
+        with opened(to_write=writable) as db:
+            return index_findings(_index_troubles(db))
+    except (SessionStoreError, click.ClickException) as error:
+        return index_findings([f"it could not be looked at ({error})"])
+
+
+def _index_troubles(db: SessionDB) -> Sequence[str]:
+    check: Callable[[], Sequence[str]] | None = getattr(db, "check_search_index", None)
+    if check is not None:
+        return check()
+    trouble = db.search_index_trouble()
+    return [] if trouble is None else [trouble]
+
+
+def _repair(findings: Sequence[Finding]) -> None:
+    broken = {each["subject"] for each in findings if each["repairable"]}
+    with opened(to_write=True) as db:
+        if broken - {"search index"}:
+            db.repair(_fresh_objects())
+        if broken & {"search index", "indexes and triggers"}:
+            rebuild: Callable[[], object] = getattr(db, "rebuild_search_index", db.purge_deleted)
+            rebuild()
+
+
+@functools.cache
+def _fresh_objects() -> Mapping[str, tuple[str, str]]:
+    """Make a store in a folder that goes again, and see which indexes and triggers it has."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="sessionstore-") as folder:
+            path = Path(folder) / "fresh.db"
+            SessionDB(path).close()
+            store = open_read_only(locate(path), StoreSettings())
+            try:
+                return store.read(schema_objects)
+            finally:
+                store.close()
+    except OSError as error:
+        raise Failure(f"no fresh store could be made to compare with: {error}") from error

@@ -1,0 +1,294 @@
+"""The commands that change one session or several: rename, end, archive, pin, delete, prune."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+import click
+
+from sessionstore.cli.asking import confirm, dry_run_option, yes_option
+from sessionstore.cli.filtering import asks_for_times, asks_something, fields_of, filter_options
+from sessionstore.cli.output import Failure, at_time, one_line, plural, safe, talk, write_json
+from sessionstore.cli.progress import Progress
+from sessionstore.cli.store import opened, resolve_session, resolve_sessions, store_options
+from sessionstore.records import SessionFilter, SkippedSession
+from sessionstore.store import SessionDB
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+_one = click.argument("session")
+_several = click.argument("sessions", nargs=-1, required=True)
+_sessions_dir = click.option(
+    "--sessions-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Also delete <id>.json, <id>.jsonl and request_dump_<id>_*.json there.",
+)
+_DEFAULT_AGE_DAYS = 90
+_DAY_S = 86400
+
+
+class _Line(TypedDict):
+    """What is told of a session that is to go or to be put away."""
+
+    id: str
+    title: str | None
+    source: str
+    messages: int
+    last_active: float
+
+
+@click.command()
+@_one
+@click.argument("title")
+@store_options
+def rename(*, session: str, title: str) -> None:
+    """Give a session another title.
+
+    An empty TITLE takes it away. A title belongs to one session; one that is taken is
+    refused, and its holder named.
+    """
+    with opened(to_write=True) as db:
+        session_id = resolve_session(db, session)
+        _require(db.set_session_title(session_id, title), session_id)
+        kept = db.get_session_title(session_id)
+    click.echo(f"{safe(session_id)} has {'no title' if kept is None else f'the title {kept}'}")
+
+
+@click.command()
+@_several
+@click.option("--reason", default="ended_by_hand", show_default=True, help="Why it ends.")
+@store_options
+def end(*, sessions: Sequence[str], reason: str) -> None:
+    """End sessions; one that has ended keeps its end."""
+    with opened(to_write=True) as db:
+        for session_id in resolve_sessions(db, sessions):
+            ended = db.end_session(session_id, reason)
+            click.echo(f"{safe(session_id)} {'ended' if ended else 'had ended already'}")
+
+
+@click.command()
+@_several
+@store_options
+def reopen(*, sessions: Sequence[str]) -> None:
+    """Take the end of sessions back."""
+    with opened(to_write=True) as db:
+        for session_id in resolve_sessions(db, sessions):
+            _require(db.reopen_session(session_id), session_id)
+            click.echo(f"{safe(session_id)} is open")
+
+
+def _flag_command(
+    name: str, told: str, text: str, change: Callable[[SessionDB, str], bool]
+) -> click.Command:
+    """Make a command that sets a mark on the chains of some sessions."""
+
+    @click.command(name, help=text)
+    @_several
+    @store_options
+    def command(*, sessions: Sequence[str]) -> None:
+        with opened(to_write=True) as db:
+            for session_id in resolve_sessions(db, sessions):
+                _require(change(db, session_id), session_id)
+                click.echo(f"{safe(session_id)} {told}")
+
+    return command
+
+
+unarchive = _flag_command(
+    "unarchive",
+    "is back",
+    "Put sessions back into lists.\n\nEach with its whole chain.",
+    lambda db, session_id: db.set_session_archived(session_id, False),
+)
+pin = _flag_command(
+    "pin",
+    "is pinned",
+    "Pin sessions: listed first, never pruned.\n\nEach with its whole chain.",
+    lambda db, session_id: db.set_session_pinned(session_id, True),
+)
+unpin = _flag_command(
+    "unpin",
+    "is pinned no more",
+    "Take the pin of sessions away.\n\nEach with its whole chain.",
+    lambda db, session_id: db.set_session_pinned(session_id, False),
+)
+
+
+@click.command()
+@click.argument("sessions", nargs=-1)
+@filter_options(include_open=False)
+@dry_run_option
+@yes_option
+@_as_json
+@store_options
+def archive(
+    *, sessions: Sequence[str], wanted: SessionFilter, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Put sessions away, out of lists.
+
+    Search still finds them, and they are never pruned. Name them, or say by the filters which;
+    each goes with its whole chain. With filters it shows what would go and asks first.
+    """
+    if bool(sessions) == asks_something(wanted):
+        raise click.UsageError("name sessions, or say by filters which; one of the two")
+    with opened(to_write=not dry_run) as db:
+        if sessions:
+            ids = resolve_sessions(db, sessions)
+        else:
+            ids = [each for each in db.session_ids(wanted) if not _of(db, each)["archived"]]
+        if not as_json and (dry_run or not sessions):
+            _show([_line(db, each) for each in ids])
+        if not dry_run and ids:
+            if not sessions:
+                confirm(f"Put {plural(len(ids), 'session')} away?", yes=yes)
+            with Progress("sessions", len(ids)) as bar:
+                for session_id in ids:
+                    db.set_session_archived(session_id, True)
+                    bar.step()
+    if as_json:
+        write_json({"archived": ids, "dry_run": dry_run})
+    else:
+        click.echo(f"{plural(len(ids), 'session')} {_done('put away', dry_run=dry_run)}")
+
+
+@click.command()
+@_several
+@click.option("--purge", is_flag=True, help="Then leave no byte of it in the file; see purge.")
+@_sessions_dir
+@dry_run_option
+@yes_option
+@_as_json
+@store_options
+def delete(
+    *,
+    sessions: Sequence[str],
+    purge: bool,
+    sessions_dir: Path | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Delete sessions with their messages; it asks first.
+
+    Children lose their parent and stay.
+    """
+    with opened(to_write=not dry_run) as db:
+        doomed = [_line(db, each) for each in resolve_sessions(db, sessions)]
+        messages = sum(each["messages"] for each in doomed)
+        if not as_json:
+            _show(doomed)
+        if not dry_run:
+            confirm(f"Delete {_counted(doomed, messages)} for good?", yes=yes)
+            with Progress("sessions", len(doomed)) as bar:
+                for each in doomed:
+                    _require(db.delete_session(each["id"], sessions_dir), each["id"])
+                    bar.step()
+            if purge:
+                db.purge_deleted()
+    if as_json:
+        write_json({"deleted": doomed, "messages": messages, "dry_run": dry_run})
+    else:
+        click.echo(f"{_counted(doomed, messages)} {_done('deleted', dry_run=dry_run)}")
+
+
+@click.command()
+@filter_options()
+@_sessions_dir
+@dry_run_option
+@yes_option
+@_as_json
+@store_options
+def prune(
+    *,
+    wanted: SessionFilter,
+    sessions_dir: Path | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Delete old sessions: ended, and not active for 90 days.
+
+    A filter of time takes the place of the 90 days.
+    What is open, pinned or archived stays, and is counted. It shows what would go and what
+    stays and why, and asks first. Children of what goes lose their parent.
+    """
+    chosen = fields_of(wanted)
+    if not asks_for_times(wanted):
+        chosen["before"] = time.time() - _DEFAULT_AGE_DAYS * _DAY_S
+    chosen["older_than"] = None
+    with opened(to_write=not dry_run) as db:
+        plan = db.prune_report(**chosen)
+        if not as_json:
+            _show([_line(db, each) for each in plan["pruned"]])
+            _show_skipped(plan["skipped"])
+        if dry_run or not plan["pruned"]:
+            report = plan
+        else:
+            asked = f"Delete {_counted(plan['pruned'], plan['messages'])} for good?"
+            confirm(asked, yes=yes)
+            with Progress("sessions") as bar:
+                report = db.prune_report(
+                    **chosen,
+                    sessions_dir=sessions_dir,
+                    dry_run=False,
+                    progress=bar.at,
+                    among=plan["pruned"],
+                )
+    if as_json:
+        write_json(report if dry_run else report | {"skipped": plan["skipped"] + report["skipped"]})
+    else:
+        failed = report["skipped"] if report is not plan else []
+        _show_skipped(failed)
+        gone = _counted(report["pruned"], report["messages"])
+        stayed = len(plan["skipped"]) + len(failed)
+        click.echo(f"{gone} {_done('deleted', dry_run=dry_run)}; {stayed:,} skipped")
+    if report is not plan and report["skipped"]:
+        click.get_current_context().exit(1)
+
+
+def _require(found: bool, session_id: str) -> None:
+    if not found:
+        raise Failure(f"session {session_id} was deleted just now")
+
+
+def _of(db: SessionDB, session_id: str) -> Any:
+    record = db.get_session(session_id)
+    _require(record is not None, session_id)
+    return record
+
+
+def _line(db: SessionDB, session_id: str) -> _Line:
+    record = _of(db, session_id)
+    return _Line(
+        id=session_id,
+        title=record["title"],
+        source=record["source"],
+        messages=db.message_count(session_id, include_inactive=True),
+        last_active=record["last_active_at"] or record["started_at"],
+    )
+
+
+def _show(lines: Sequence[_Line]) -> None:
+    for each in lines:
+        facts = (
+            at_time(each["last_active"], "%Y-%m-%d"),
+            one_line(each["source"] or "unknown"),
+            plural(each["messages"], "message"),
+        )
+        click.echo(f"{one_line(each['id'])}  {', '.join(facts)}  {one_line(each['title'] or '')}")
+
+
+def _show_skipped(skipped: Sequence[SkippedSession]) -> None:
+    for each in skipped:
+        talk(f"{one_line(each['id'])}  stays: {one_line(each['reason'])}")
+
+
+def _counted(sessions: Sequence[Any], messages: int) -> str:
+    return f"{plural(len(sessions), 'session')} with {plural(messages, 'message')}"
+
+
+def _done(what: str, *, dry_run: bool) -> str:
+    return f"would be {what}" if dry_run else what

@@ -1,0 +1,131 @@
+"""The commands that care for the file: optimize, vacuum, purge, backup, restore."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from sessionstore.cli.asking import confirm, yes_option
+from sessionstore.cli.output import byte_size, is_terminal, plural, safe, size_of, talk, write_json
+from sessionstore.cli.progress import Progress
+from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
+from sessionstore.models import SCHEMA_REVISION
+from sessionstore.settings import StoreSettings
+from sessionstore.store import SessionDB
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+
+
+def _changed(what: str, change: Callable[[SessionDB], None], *, as_json: bool) -> None:
+    """Do something to the file, and say how large it was and is."""
+    before = size_of(existing_location())
+    with opened(to_write=True) as db:
+        if is_terminal(sys.stderr):
+            talk(f"{what} ...")
+        change(db)
+    after = size_of(existing_location())
+    if as_json:
+        write_json({"bytes_before": before, "bytes_after": after})
+    elif before is None or after is None:
+        click.echo("done")
+    else:
+        click.echo(f"from {byte_size(before)} to {byte_size(after)}")
+
+
+@click.command()
+@_as_json
+@store_options
+def optimize(*, as_json: bool) -> None:
+    """Merge the search index, and refresh statistics.
+
+    Searches get faster; no text changes. The size before and after is told.
+    """
+    _changed("Merging the search index", lambda db: db.optimize(), as_json=as_json)
+
+
+@click.command()
+@_as_json
+@store_options
+def vacuum(*, as_json: bool) -> None:
+    """Give free space back to the disk.
+
+    The file is written anew, for which it needs its own size again on the disk; others can
+    read, but not write meanwhile. The size before and after is told.
+    """
+    _changed("Writing the file anew", lambda db: db.vacuum(), as_json=as_json)
+
+
+@click.command()
+@_as_json
+@store_options
+def purge(*, as_json: bool) -> None:
+    """Leave no byte of deleted text in the file.
+
+    The search index and then the file are written anew, and the log is emptied. Copies of the
+    file, such as backups, keep what they have. The size before and after is told.
+    """
+    _changed(
+        "Making the search index and the file anew", lambda db: db.purge_deleted(), as_json=as_json
+    )
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace FILE if there is one.")
+@_as_json
+@store_options
+def backup(*, file: Path, force: bool, as_json: bool) -> None:
+    """Copy the store into FILE while it is in use.
+
+    The copy is of one moment, readable by its owner only, and gets its name when it has been
+    checked: its integrity, its number of sessions and messages.
+    """
+    with opened() as db, Progress("pages") as bar:
+        report = db.backup(file, overwrite=force, progress=bar.at)
+    if as_json:
+        write_json(report)
+        return
+    click.echo(
+        f"{safe(report['path'])} holds {plural(report['sessions'], 'session')} with "
+        f"{plural(report['messages'], 'message')} ({byte_size(report['bytes'])}, checked)"
+    )
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--even-if-damaged",
+    is_flag=True,
+    help="Also replace a store that cannot be opened. Nobody can tell then who uses it.",
+)
+@yes_option
+@_as_json
+@store_options
+def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> None:
+    """Put a backup in the place of the store.
+
+    FILE is read in full first, and refused if it is damaged or of a newer release. The store
+    must not be in use; it is renamed and kept beside the new one. It asks first.
+    """
+    from sessionstore import upkeep
+
+    location = chosen_location()
+    confirm(f"Put {file} in the place of {location}?", yes=yes)
+    with Progress("pages") as bar:
+        report = upkeep.restore(
+            file, location, StoreSettings(), even_if_damaged=even_if_damaged, progress=bar.at
+        )
+    if as_json:
+        write_json(report)
+        return
+    click.echo(
+        f"{safe(report['path'])} has {plural(report['sessions'], 'session')} with "
+        f"{plural(report['messages'], 'message')}"
+    )
+    if report["kept_as"]:
+        talk(f"What was there is kept as {report['kept_as']}")
+    if report["revision"] != SCHEMA_REVISION:
+        talk("The backup is older than this release; `sessionstore db upgrade` brings it up.")

@@ -1,0 +1,158 @@
+"""What the file of a store consists of, and what all of its sessions used."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
+
+from sessionstore.records import DayUsage, FileSizes, SourceUsage, UsageSums
+
+_SUMMED = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
+_COSTS = ("actual_cost_usd", "estimated_cost_usd")
+_SUMS = ", ".join(
+    (
+        "count(*)",
+        *(f"coalesce(sum({name}), 0)" for name in _SUMMED),
+        *(f"sum({name}), count({name})" for name in _COSTS),
+    )
+)
+_TOKENS = "coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0)"
+
+# Which table's pages, and its indexes', belong to which part; all else is `other`.
+_PARTS = {
+    "messages": "text",
+    "sessions": "sessions",
+    "session_model_usage": "sessions",
+    "system_prompts": "prompts",
+}
+_INDEXES = {"messages_fts_trigram": "trigram_index", "messages_fts": "word_index"}
+
+
+def usage_sums(connection: Connection) -> UsageSums:
+    """Add up what all sessions used, and count the live messages."""
+    count, *figures = connection.execute(text(f"SELECT {_SUMS} FROM sessions")).one()
+    tokens = dict(zip(_SUMMED, figures, strict=False))
+    costs = figures[len(_SUMMED) :]
+    by_source = connection.execute(
+        text(
+            f"SELECT source, count(*), {_TOKENS} FROM sessions "
+            "GROUP BY source ORDER BY count(*) DESC, source"
+        )
+    )
+    live = connection.execute(text("SELECT count(*) FROM messages WHERE active = 1"))
+    return cast(
+        "UsageSums",
+        {
+            "sessions": count,
+            "messages": live.scalar_one(),
+            "total_tokens": tokens["input_tokens"] + tokens["output_tokens"],
+            **tokens,
+            "costs": {
+                name: {"sum": costs[2 * at], "known_sessions": costs[2 * at + 1]}
+                for at, name in enumerate(_COSTS)
+            },
+            "sources": [
+                SourceUsage(source=source or "unknown", sessions=sessions, total_tokens=used)
+                for source, sessions, used in by_source
+            ],
+        },
+    )
+
+
+def usage_by_day(connection: Connection, offset_s: int) -> list[DayUsage]:
+    """Add up tokens and cost by the day a session started, oldest first.
+
+    Args:
+        connection: An open one.
+        offset_s: How far local time is ahead of UTC, in seconds.
+    """
+    if connection.dialect.name == "postgresql":
+        day = "to_char(to_timestamp(started_at + :offset) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+    else:
+        day = "date(started_at + :offset, 'unixepoch')"
+    found = connection.execute(
+        text(
+            f"SELECT {day}, count(*), coalesce(sum(message_count), 0), {_TOKENS}, "
+            "sum(coalesce(actual_cost_usd, estimated_cost_usd)), "
+            "count(coalesce(actual_cost_usd, estimated_cost_usd)) "
+            "FROM sessions GROUP BY 1 ORDER BY 1"
+        ),
+        {"offset": offset_s},
+    )
+    names = DayUsage.__annotations__
+    return [
+        cast("DayUsage", dict(zip(names, (row[0] or "unknown", *row[1:]), strict=True)))
+        for row in found
+    ]
+
+
+def file_sizes(connection: Connection) -> FileSizes | None:
+    """Say how many bytes of the file each part takes; None where there is no file.
+
+    Whole pages where this SQLite has `dbstat`; else the lengths of what is stored, and the
+    rest of the pages as `other`.
+    """
+    if connection.dialect.name != "sqlite":
+        return None
+    page, pages, free = (
+        int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+        for name in ("page_size", "page_count", "freelist_count")
+    )
+    found: dict[str, int] = {}
+    try:
+        rows = connection.exec_driver_sql(
+            "SELECT d.name, coalesce(m.tbl_name, d.name), sum(d.pgsize) FROM dbstat d "
+            "LEFT JOIN sqlite_master m ON m.name = d.name WHERE d.aggregate = TRUE GROUP BY 1, 2"
+        ).all()
+        exact = True
+        for _name, table, size in rows:
+            part = _part_of(str(table))
+            found[part] = found.get(part, 0) + int(size)
+    except OperationalError:  # no such table: it was left out when SQLite was compiled
+        exact, found = False, _lengths(connection)
+    total = page * pages
+    named = ("text", "word_index", "trigram_index", "prompts", "sessions")
+    parts = {name: found.get(name, 0) for name in named}
+    rest = total - sum(parts.values()) - free * page
+    sizes = {**parts, "other": max(rest, 0), "free": free * page, "total": total, "exact": exact}
+    return cast("FileSizes", sizes)
+
+
+def _part_of(table: str) -> str:
+    for index, part in _INDEXES.items():  # the longer name is first
+        if table == index or table.startswith(f"{index}_"):
+            return part
+    return _PARTS.get(table, "other")
+
+
+def _lengths(connection: Connection) -> dict[str, int]:
+    """Add up the lengths of what is stored, where pages cannot be counted."""
+
+    def total(table: str, *columns: str) -> int:
+        lengths = " + ".join(f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in columns)
+        try:
+            found: Any = connection.exec_driver_sql(f"SELECT sum({lengths}) FROM {table}").scalar()
+        except OperationalError:  # an index that is switched off or lost
+            return 0
+        return int(found or 0)
+
+    long_columns = (
+        *("content", "tool_calls", "tool_name", "reasoning", "reasoning_content"),
+        *("reasoning_details", "codex_reasoning_items", "codex_message_items"),
+    )
+    return {
+        "text": total("messages", *long_columns),
+        "prompts": total("system_prompts", "prompt"),
+        "sessions": total("sessions", "id", "title", "model_config"),
+    } | {
+        part: total(f"{index}_data", "block") + total(f"{index}_content", "c0")
+        for index, part in _INDEXES.items()
+    }

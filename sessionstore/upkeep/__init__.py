@@ -1,0 +1,22 @@
+"""Care for the file of a store: copies of it, putting one back, and a look for what is wrong.
+
+Nothing here opens, copies or hashes a database file by hand: SQLite does, so that no lock of
+this process is lost (https://www.sqlite.org/howtocorrupt.html, 2.2).
+"""
+
+from sessionstore.upkeep.backup import back_up
+from sessionstore.upkeep.examine import examine, index_findings, schema_objects
+from sessionstore.upkeep.findings import Finding
+from sessionstore.upkeep.repair import repair
+from sessionstore.upkeep.restore import RestoreReport, restore
+
+__all__ = [
+    "Finding",
+    "RestoreReport",
+    "back_up",
+    "examine",
+    "index_findings",
+    "repair",
+    "restore",
+    "schema_objects",
+]

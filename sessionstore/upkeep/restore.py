@@ -1,0 +1,193 @@
+"""Put a backup in the place of a store, and keep what was there."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypedDict
+
+from sqlalchemy import Connection
+
+from sessionstore.engine import Location, locate, open_read_only, reporting_errors
+from sessionstore.errors import StoreBusyError, StoreUnavailableError
+from sessionstore.retry import is_contention
+from sessionstore.schema import check_supported, read_status
+from sessionstore.settings import StoreSettings
+from sessionstore.upkeep.backup import (
+    SIDE_FILES,
+    copy_database,
+    put_in_place,
+    temporary_beside,
+    verify,
+)
+
+
+class RestoreReport(TypedDict):
+    """What was put in place, and under what name the old file is kept; None: there was none."""
+
+    path: str
+    revision: str | None
+    sessions: int
+    messages: int
+    kept_as: str | None
+
+
+def restore(
+    source: Path,
+    location: Location,
+    settings: StoreSettings,
+    *,
+    even_if_damaged: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> RestoreReport:
+    """Put a copy of a backup in the place of a store; the old file stays beside it.
+
+    The backup is read and checked in full first, and a copy of it is checked again. Then the
+    store is taken out of write-ahead logging, which SQLite does only for the last connection
+    there is: so nobody else has the file open when it is renamed.
+
+    Args:
+        source: The backup. It may be older than this release, and is upgraded later.
+        location: The store.
+        settings: Its clock dates the name of the old file.
+        even_if_damaged: A store that SQLite cannot open is replaced too. Nobody can tell
+            then whether another program has it open.
+        progress: Called with how many of how many pages are copied.
+
+    Raises:
+        StoreUnavailableError: The backup is damaged, no store, or the store itself.
+        SchemaTooNewError: A newer program made the backup.
+        StoreBusyError: Another program has the store open.
+    """
+    place = location.path
+    if place is None:
+        msg = f"{location} is on a server; use the server's own tool, such as pg_restore"
+        raise StoreUnavailableError(msg)
+    backup = locate(source)
+    if backup.path == place:
+        msg = f"{place} is the store itself; name a backup"
+        raise StoreUnavailableError(msg)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_beside(place) as copy:
+        _checked_copy(backup, copy, settings, progress)
+        report = verify(copy, None)
+        with _alone(place, even_if_damaged=even_if_damaged):
+            kept = _put_aside(place, settings.clock())
+            try:
+                put_in_place(copy, place)
+            except BaseException:
+                if kept is not None:
+                    _move(kept, place)
+                raise
+    return RestoreReport(
+        path=str(place),
+        revision=report["revision"],
+        sessions=report["sessions"],
+        messages=report["messages"],
+        kept_as=None if kept is None else str(kept),
+    )
+
+
+def _checked_copy(
+    backup: Location,
+    copy: Path,
+    settings: StoreSettings,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Copy a backup into an empty file if it is whole and this release knows it."""
+    database = open_read_only(backup, settings)
+
+    def copied(connection: Connection) -> None:
+        status = read_status(connection)
+        check_supported(status, backup)
+        if status.empty:
+            msg = f"{backup} is empty; name a backup"
+            raise StoreUnavailableError(msg)
+        raw: Any = connection.connection.driver_connection
+        _refuse_cut(raw, backup)
+        found = [str(row[0]) for row in raw.execute("PRAGMA integrity_check(1)")]
+        if found != ["ok"]:
+            msg = f"{backup} is damaged ({' '.join(found[0].split())}); nothing was changed"
+            raise StoreUnavailableError(msg)
+        copy_database(raw, copy, progress)
+
+    try:
+        with reporting_errors(backup):
+            database.read(copied)
+    finally:
+        database.close()
+
+
+def _refuse_cut(raw: sqlite3.Connection, backup: Location) -> None:
+    """Refuse a file that ends before its last page; SQLite reads what lacks as zeros.
+
+    What stands in a log beside it is not in the file yet, and so is not missed.
+    """
+    path = backup.path
+    if path is None or Path(f"{path}-wal").exists():
+        return
+    (page,), (pages,) = (
+        raw.execute(f"PRAGMA {name}").fetchone() for name in ("page_size", "page_count")
+    )
+    if (size := path.stat().st_size) < page * pages:
+        msg = f"{backup} is cut short: {size:,} of {page * pages:,} bytes; nothing was changed"
+        raise StoreUnavailableError(msg)
+
+
+@contextmanager
+def _alone(place: Path, *, even_if_damaged: bool) -> Iterator[None]:
+    """Hold a store so that nobody else has it open or can change it."""
+    if not place.exists():
+        yield
+        return
+    with closing(sqlite3.connect(f"{place.as_uri()}?mode=rw", uri=True, timeout=1.0)) as raw:
+        raw.isolation_level = None
+        try:
+            # Succeeds for the last connection only, and moves the log into the file
+            # (https://www.sqlite.org/pragma.html#pragma_journal_mode).
+            raw.execute("PRAGMA journal_mode = DELETE").fetchone()
+            raw.execute("BEGIN EXCLUSIVE")
+        except sqlite3.DatabaseError as error:
+            if is_contention(error):
+                msg = f"{place} is in use by another program; end it and try again"
+                raise StoreBusyError(msg, attempts=1, waited_s=1.0) from error
+            if not even_if_damaged:
+                msg = (
+                    f"{place} cannot be opened ({error}), so nobody can tell who uses it; end "
+                    "every program that does, then restore with --even-if-damaged"
+                )
+                raise StoreUnavailableError(msg) from error
+        yield
+
+
+def _put_aside(place: Path, now: float) -> Path | None:
+    """Rename the old file and what belongs to it; return its new name."""
+    if not place.exists():
+        for side in SIDE_FILES:  # a log without its file would be taken for the new one's
+            if Path(f"{place}{side}").exists():
+                msg = f"{place}{side} is there without its store; move it away first"
+                raise StoreUnavailableError(msg)
+        return None
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.localtime(now))
+    aside = Path(f"{place}.before-restore-{stamp}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = Path(f"{place}.before-restore-{stamp}-{number}")
+    _move(place, aside)
+    return aside
+
+
+def _move(old: Path, new: Path) -> None:
+    """Rename a file, and before it what belongs to it."""
+    for side in (*SIDE_FILES, ""):
+        try:
+            Path(f"{old}{side}").rename(f"{new}{side}")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            msg = f"{old}{side} cannot be renamed: {error.strerror or error}"
+            raise StoreUnavailableError(msg) from error
