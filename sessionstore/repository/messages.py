@@ -59,7 +59,7 @@ _OF_ASSISTANTS = (
 # Built once: compiling them costs more than running them.
 _INSERT = insert(MESSAGES)
 # The same for SQLite's driver: by way of Core it takes twice as long.
-_STORED = (*_FIELDS, "content_encoding", "json_columns")
+_STORED = (*_FIELDS, "content_encoding", "json_columns", "search_text")
 _encoded = operator.itemgetter(*_STORED)
 _INSERT_SQLITE = (
     f"INSERT INTO messages (session_id, {', '.join(_STORED)}) VALUES (?{', ?' * len(_STORED)})"
