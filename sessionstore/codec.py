@@ -13,9 +13,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from typing import Any, NoReturn, cast
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn, TypeVar
 
 from sessionstore.records import Content
+
+T = TypeVar("T")
 
 logger = logging.getLogger("sessionstore")
 
@@ -37,7 +41,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _READER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 # Deeper values would be written and then not be read again: the standard parser recurses, and
-# the reader may stand lower in its stack (1,000 frames by default) than the writer did.
+# even a fresh stack has 1,000 frames by default.
 MAX_DEPTH = 400
 
 
@@ -68,13 +72,23 @@ def decode_content(stored: str | None, encoding: str | None) -> Content:
         return stored
     try:
         return parse_content(stored, encoding)
-    except TypeError:
-        # SQLite keeps bytes in a text column if other hands put them there.
-        logger.warning("the content of a message is bytes; it is read as text")
-        return cast("bytes", stored).decode("utf-8", "replace")
     except ValueError as error:
         logger.warning("the content of a message is damaged and is read as text: %s", error)
+        return as_text(stored)
+
+
+def as_text(stored: object) -> str:
+    """Read a text column that other hands may have filled: bytes with U+FFFD, NULL as U+FFFD."""
+    if isinstance(stored, str):
         return stored
+    if isinstance(stored, bytes):
+        return stored.decode("utf-8", "replace")
+    return "\ufffd" if stored is None else str(stored)
+
+
+def as_number(stored: object) -> float | None:
+    """Read a column of numbers that other hands may have filled; what is none is None."""
+    return float(stored) if isinstance(stored, (int, float)) else None
 
 
 def parse_content(stored: str | None, encoding: str | None) -> Content:
@@ -83,7 +97,7 @@ def parse_content(stored: str | None, encoding: str | None) -> Content:
     Raises:
         ValueError: It is not what the encoding says.
     """
-    if stored is None or encoding is None:
+    if stored is None or (encoding is None and type(stored) is str):
         return stored
     value = parse_json(stored)
     if encoding == JSON and isinstance(value, str | list | dict):
@@ -136,7 +150,7 @@ def parse_json(text: str) -> Any:
         ValueError: It is none, or nested deeper than the parser can follow.
     """
     try:
-        return _READER.decode(text)
+        return _on_fresh_stack(_READER.decode, text)
     except TypeError as error:
         msg = f"JSON must be text, not {type(text).__name__}"
         raise ValueError(msg) from error
@@ -145,11 +159,29 @@ def parse_json(text: str) -> Any:
         raise ValueError(msg) from error
 
 
+def canonical_json(value: Any) -> str:
+    """Give one text for all values that JSON does not tell apart.
+
+    Keys have no order, and two halves of a surrogate pair side by side are their character.
+    """
+    parsed = _on_fresh_stack(json.loads, _on_fresh_stack(json.dumps, value))
+    return _on_fresh_stack(lambda: json.dumps(parsed, sort_keys=True))
+
+
+def _on_fresh_stack(step: Callable[..., T], *given: Any) -> T:
+    """Do a step that recurses; where the caller stands too low in its stack, in a thread."""
+    try:
+        return step(*given)
+    except RecursionError:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(step, *given).result()
+
+
 def _dump(value: Any) -> str:
     _require_json(value)
     # Real characters, unless one of them is half of a pair: UTF-8 has no form for that.
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if _is_unicode(text) else json.dumps(value, allow_nan=False)
+    text = _on_fresh_stack(lambda: json.dumps(value, ensure_ascii=False, allow_nan=False))
+    return text if _is_unicode(text) else _on_fresh_stack(lambda: json.dumps(value))
 
 
 def is_plain(text: str) -> bool:

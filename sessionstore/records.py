@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
@@ -364,7 +363,8 @@ def age_in_seconds(age: Age) -> float:
     """Read an age: a timedelta, a number of days, or a text such as `5h`, `2d`, `1w`.
 
     Raises:
-        ValueError: It is none of these, negative or not finite.
+        ValueError: It is no such text, negative or not finite.
+        TypeError: It is none of these.
     """
     if isinstance(age, timedelta):
         seconds = age.total_seconds()
@@ -374,8 +374,14 @@ def age_in_seconds(age: Age) -> float:
             msg = f"{age!r} is no age; write 90m, 5h, 2d, 1w or a number of days"
             raise ValueError(msg)
         seconds = float(found[1]) * _UNIT_S[found[2]]
+    elif isinstance(age, bool) or not isinstance(age, (int, float)):
+        msg = f"an age is a number of days, a text or a timedelta, not {type(age).__name__}"
+        raise TypeError(msg)
     else:
-        seconds = float(age) * 86400.0
+        try:
+            seconds = float(age) * 86400.0
+        except OverflowError:
+            seconds = math.inf
     if not math.isfinite(seconds) or seconds < 0:
         msg = f"{age!r} is no age; it must be finite and not negative"
         raise ValueError(msg)
@@ -456,29 +462,69 @@ class SessionFilter:
         """Refuse a filter that nothing could ever pass.
 
         Raises:
-            ValueError: A bound is not finite, or a window is empty or inverted.
+            ValueError: A number is not finite or beyond 64 bits, or a window is empty.
+            TypeError: A field is not what it must be.
         """
-        for name in ("before", "after", "min_cost", "max_cost"):
+        for name in _FILTER_TEXTS:
             value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                msg = f"{name} must be finite, not {value}"
-                raise ValueError(msg)
-        for what in ("messages", "tokens", "cost", "tool_calls"):
+            if value is not None and not isinstance(value, str):
+                msg = f"{name} must be text, not {type(value).__name__}"
+                raise TypeError(msg)
+        for name in _FILTER_NUMBERS:
+            _require_number(name, getattr(self, name))
+        for what in _MEASURES:
             low, high = getattr(self, f"min_{what}"), getattr(self, f"max_{what}")
             if low is not None and high is not None and low > high:
                 msg = f"min_{what} {low} is above max_{what} {high}, so nothing can match"
                 raise ValueError(msg)
-        since, until = self.activity_window(now=time.time())
-        if since is not None and until is not None and since >= until:
-            msg = "the window of time is empty: its beginning is not before its end"
-            raise ValueError(msg)
+        _require_window(self.after, self.before)
+        now = 0.0  # what two ages leave between them does not depend on it
+        _require_window(*_of_ages(self.newer_than, self.older_than, now=now))
 
     def activity_window(self, *, now: float) -> tuple[float | None, float | None]:
-        """Give the times of last activity that pass: at or after the first, before the second."""
-        since = [] if self.after is None else [self.after]
-        until = [] if self.before is None else [self.before]
-        if self.newer_than is not None:
-            since.append(now - age_in_seconds(self.newer_than))
-        if self.older_than is not None:
-            until.append(now - age_in_seconds(self.older_than))
-        return max(since, default=None), min(until, default=None)
+        """Give the times of last activity that pass: at or after the first, before the second.
+
+        Raises:
+            ValueError: At this moment there is none.
+        """
+        newer, older = _of_ages(self.newer_than, self.older_than, now=now)
+        since = [each for each in (self.after, newer) if each is not None]
+        until = [each for each in (self.before, older) if each is not None]
+        window = max(since, default=None), min(until, default=None)
+        _require_window(*window)
+        return window
+
+
+_MEASURES = ("messages", "tokens", "cost", "tool_calls")
+_FILTER_TEXTS = ("source", "title", "end_reason", "model", "provider", "user_id")
+_FILTER_NUMBERS = (
+    "before",
+    "after",
+    *(f"{bound}_{what}" for bound in ("min", "max") for what in _MEASURES),
+)
+
+
+def _require_number(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        msg = f"{name} must be a number, not {type(value).__name__}"
+        raise TypeError(msg)
+    if not (-(2.0**63) <= value < 2.0**63):  # nor is NaN
+        msg = f"{name} must be finite and of 64 bits, not {value}"
+        raise ValueError(msg)
+
+
+def _of_ages(
+    newer_than: Age | None, older_than: Age | None, *, now: float
+) -> tuple[float | None, float | None]:
+    return (
+        None if newer_than is None else now - age_in_seconds(newer_than),
+        None if older_than is None else now - age_in_seconds(older_than),
+    )
+
+
+def _require_window(since: float | None, until: float | None) -> None:
+    if since is not None and until is not None and since >= until:
+        msg = "the window of time is empty: its beginning is not before its end"
+        raise ValueError(msg)

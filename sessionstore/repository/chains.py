@@ -5,7 +5,11 @@ of reading: a child is a *continuation* if its parent ended with the reason `com
 started at or after that end; a *branch* if its parent ended with `branched` and it started at
 or after that; else a *subagent*. Before a parent is deleted, what that comes to is written down.
 
-The SQL below is text: recursion reads better as itself, and both back ends take it.
+Parents in a circle, as damaged files and old imports have them, would be nobody's root: the
+circle is cut at its member that started first, which continues nothing and is a head.
+
+The SQL below is text: recursion reads better as itself, and both back ends take it. Each
+recursion goes on by ids alone, so that it ends by itself where it would repeat.
 """
 
 from __future__ import annotations
@@ -14,9 +18,6 @@ from collections import deque
 from collections.abc import Mapping
 
 from sqlalchemy import Connection, text
-
-# No real chain is as long; a cycle of continuations in a damaged file ends here.
-_DEEPEST = 1000
 
 
 def relation_of(child: str, parent: str) -> str:
@@ -32,18 +33,35 @@ def relation_of(child: str, parent: str) -> str:
 
 def is_continuation(child: str, parent: str) -> str:
     """Write the condition under which the row `child` continues the row `parent`."""
-    return f"{relation_of(child, parent)} = 'continuation'"
+    return f"({relation_of(child, parent)} = 'continuation' AND NOT {begins_circle(child, parent)})"
+
+
+def begins_circle(child: str, parent: str) -> str:
+    """Write the condition under which the row `child` is where a circle of parents is cut.
+
+    Its first-started member, ties by id: no other start can come before its parent's there,
+    so only a child that is older than its parent has a line above it walked.
+    """
+    return (
+        f"(({child}.started_at, {child}.id) <= ({parent}.started_at, {parent}.id) "
+        f"AND {child}.id = (WITH RECURSIVE above(id, started_at, parent) AS ("
+        f"SELECT {parent}.id, {parent}.started_at, {parent}.parent_session_id UNION "
+        "SELECT q.id, q.started_at, q.parent_session_id "
+        "FROM above JOIN sessions q ON q.id = above.parent) "
+        "SELECT above.id FROM above ORDER BY above.started_at, above.id LIMIT 1))"
+    )
 
 
 def is_head(session: str) -> str:
     """Write the condition under which a conversation begins at the row `session`.
 
-    That is at a branch, and at a session whose parent is not there, unless it is known to be
-    a subagent's run. Whatever else has a parent is a later part of a chain or such a run.
+    That is at a branch, at a session whose parent is not there, unless it is known to be a
+    subagent's run, and where a circle is cut. Whatever else has a parent is a later part of a
+    chain or such a run.
     """
     return (
-        f"coalesce((SELECT {relation_of(session, 'a')} = 'branch' FROM sessions a "
-        f"WHERE a.id = {session}.parent_session_id), "
+        f"coalesce((SELECT {relation_of(session, 'a')} = 'branch' OR {begins_circle(session, 'a')} "
+        f"FROM sessions a WHERE a.id = {session}.parent_session_id), "
         f"coalesce({session}.relation, '') <> 'subagent')"
     )
 
@@ -61,14 +79,13 @@ def next_link(session: str) -> str:
 
 
 def link_from(session: str) -> str:
-    """Write the recursive table link(id, depth): the chain that the row `session` heads.
+    """Write the recursive table link(id, following): the chain that the row `session` heads.
 
-    The depth is bounded, so a cycle ends.
+    Each member is there with the id of the next, the last one with NULL.
     """
     return (
-        f"link(id, depth) AS (SELECT {session}.id, 0 UNION ALL "
-        f"SELECT ({next_link('p')}), link.depth + 1 "
-        f"FROM link JOIN sessions p ON p.id = link.id WHERE link.depth < {_DEEPEST})"
+        f"link(id, following) AS (SELECT {session}.id, ({next_link(session)}) UNION "
+        f"SELECT p.id, ({next_link('p')}) FROM link JOIN sessions p ON p.id = link.following)"
     )
 
 
@@ -76,28 +93,30 @@ def tip_of(session: str) -> str:
     """Write the query for the id at the end of the chain that the row `session` heads."""
     return (
         f"WITH RECURSIVE {link_from(session)} "
-        # A cycle comes by its members again and again; it ends before the first repetition.
-        "SELECT link.id FROM link WHERE link.id IS NOT NULL "
-        "GROUP BY link.id ORDER BY min(link.depth) DESC LIMIT 1"
+        "SELECT link.id FROM link WHERE link.following IS NULL LIMIT 1"
     )
 
 
 def root_of(session: str) -> str:
     """Write the query for the id at the head of the chain that the row `session` is part of."""
     return (
-        f"WITH RECURSIVE climb(id, depth) AS (SELECT {session}.id, 0 UNION "
-        "SELECT (SELECT b.id FROM sessions c JOIN sessions b ON b.id = c.parent_session_id "
-        f"WHERE c.id = climb.id AND {is_continuation('c', 'b')} "
-        f"AND c.id = ({next_link('b')})), climb.depth + 1 "
-        f"FROM climb WHERE climb.id IS NOT NULL AND climb.depth < {_DEEPEST}) "
-        "SELECT climb.id FROM climb WHERE climb.id IS NOT NULL ORDER BY climb.depth DESC LIMIT 1"
+        f"WITH RECURSIVE climb(id, above) AS (SELECT {session}.id, ({_link_above(session)}) UNION "
+        f"SELECT p.id, ({_link_above('p')}) FROM climb JOIN sessions p ON p.id = climb.above) "
+        "SELECT climb.id FROM climb WHERE climb.above IS NULL LIMIT 1"
+    )
+
+
+def _link_above(session: str) -> str:
+    """Write the query for the id of the session whose next link the row `session` is."""
+    return (
+        f"SELECT b.id FROM sessions b WHERE b.id = {session}.parent_session_id "
+        f"AND {is_continuation(session, 'b')} AND {session}.id = ({next_link('b')})"
     )
 
 
 _TIP = text(f"SELECT ({tip_of('s')}) FROM sessions s WHERE s.id = :id")
 
-# Each as pairs of a session and its parent: a walk from row to row would be a statement each,
-# and without a depth in them the recursion ends by itself where a cycle would repeat.
+# Each as pairs of a session and its parent: a walk from row to row would be a statement each.
 _LINEAGE = text(
     "WITH RECURSIVE line(id, parent) AS ("
     "SELECT s.id, s.parent_session_id FROM sessions s WHERE s.id = :id UNION "

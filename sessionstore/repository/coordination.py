@@ -313,10 +313,8 @@ def handoff_state(connection: Connection, session_id: str) -> Handoff | None:
 def pending_handoffs(connection: Connection) -> list[SessionRecord]:
     """List the sessions whose hand-over nobody has claimed, oldest-started first."""
     found = connection.execute(
-        select(SESSIONS.c.id)
+        select(*sessions.ALL_COLUMNS)
         .where(SESSIONS.c.handoff_state == PENDING)
         .order_by(SESSIONS.c.started_at, SESSIONS.c.id)
-    ).scalars()
-    ids = list(found)
-    records = sessions.find_many(connection, ids)
-    return [records[session_id] for session_id in ids]
+    )
+    return [sessions.record_of(row) for row in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 from sqlalchemy import Connection
@@ -21,7 +22,8 @@ def conditions(
     connection: Connection, wanted: SessionFilter, session: str, *, now: float
 ) -> tuple[list[str], dict[str, Any]]:
     """Write the conditions under which the row `session` passes, and their parameters."""
-    tokens = f"(coalesce({session}.input_tokens, 0) + coalesce({session}.output_tokens, 0))"
+    # Two counters of 64 bits have a sum of more; as floats they have it on either back end.
+    tokens = f"(1.0 * coalesce({session}.input_tokens, 0) + coalesce({session}.output_tokens, 0))"
     cost = f"coalesce({session}.actual_cost_usd, {session}.estimated_cost_usd)"
     since, until = wanted.activity_window(now=now)
     chosen: list[tuple[str, str, Any]] = [
@@ -30,6 +32,7 @@ def conditions(
         ("since", f"{activity(session)} >= :since", since),
         ("until", f"{activity(session)} < :until", until),
     ]
+    texts: dict[str, str] = {}
     for name, column in (
         ("title", "title"),
         ("end_reason", "end_reason"),
@@ -37,8 +40,16 @@ def conditions(
         ("provider", "billing_provider"),
     ):
         value = getattr(wanted, name)
-        folded = None if value is None else value.casefold()
-        chosen.append((name, _contains(connection, f"{session}.{column}", name), folded))
+        if value is None:
+            continue
+        # A text in the other normal form is the same text.
+        forms = {
+            f"{name}_{form.lower()}": unicodedata.normalize(form, value.casefold())
+            for form in ("NFC", "NFD")
+        }
+        found = (_contains(connection, f"{session}.{column}", form) for form in forms)
+        chosen.append((name, f"({' OR '.join(found)})", value))
+        texts |= forms
     for what, measure in (
         ("messages", f"coalesce({session}.message_count, 0)"),
         ("tokens", tokens),
@@ -56,7 +67,7 @@ def conditions(
     written = [condition for _, condition, _ in meant]
     if not wanted.include_open:
         written.append(f"{session}.ended_at IS NOT NULL")
-    return written, {name: value for name, _, value in meant}
+    return written, {name: value for name, _, value in meant} | texts
 
 
 def _contains(connection: Connection, column: str, parameter: str) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, select, text
+from sqlalchemy import Connection, bindparam, func, literal_column, select, text
 
-from sessionstore.codec import decode_content
+from sessionstore.codec import as_number, as_text, decode_content
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import Content, SessionFilter, SessionRecord, SessionSummary
 from sessionstore.repository import filters, sessions
 from sessionstore.repository.chains import is_head, link_from, root_of, tip_of
 from sessionstore.repository.filters import activity
 from sessionstore.search.body import text_of
+
+logger = logging.getLogger("sessionstore")
 
 PREVIEW_LENGTH = 60
 # LIMIT has no word for "no limit" that both back ends know.
@@ -39,8 +42,8 @@ def rich(
     Order: newest started first, or by the chain's latest activity; ties by the id of the
     root. Two statements, the page and its sessions; three if the pinned ones come first.
     """
-    chains_as_one = project_tips and not include_children
-    shown = "t" if chains_as_one else "s"
+    chains_as_one = not include_children
+    shown = "t" if chains_as_one and project_tips else "s"
     conditions, parameters = filters.conditions(connection, wanted, shown, now=now)
     if exclude_sources:
         conditions.append(f"{shown}.source NOT IN :excluded")
@@ -49,9 +52,13 @@ def rich(
         conditions.append(is_head("s"))
 
     def entries(*more: str, limit: int, offset: int) -> list[_Entry]:
+        form = _page(shown=shown, chains_as_one=chains_as_one, by_activity=by_activity)
         query = text(
-            _page(chains_as_one=chains_as_one, by_activity=by_activity).format(
-                conditions=" AND ".join([*conditions, *more]) or "1 = 1"
+            form.format(
+                key=sessions.row_key(connection, shown),
+                # SQLite takes that for the order of the walk; elsewhere it has no condition.
+                join="JOIN" if connection.dialect.name == "postgresql" else "CROSS JOIN",
+                conditions=" AND ".join([*conditions, *more]) or "1 = 1",
             )
         )
         if exclude_sources:
@@ -73,6 +80,7 @@ def rich(
 
 
 class _Entry(NamedTuple):
+    key: Any
     root: str
     shown: str
     started_at: float
@@ -80,36 +88,35 @@ class _Entry(NamedTuple):
 
 
 @functools.cache
-def _page(*, chains_as_one: bool, by_activity: bool) -> str:
-    """Write the query for a page of entries, its conditions left open.
+def _page(*, shown: str, chains_as_one: bool, by_activity: bool) -> str:
+    """Write the query for a page of entries, its conditions and their key left open.
 
-    `s` is the root of an entry, `t` the session shown, which is `s` itself unless chains are
-    one. Either order walks an index and stops when the page is full. By activity it walks every
+    `s` is the root of an entry and `t` the session at the end of its chain; one of the two is
+    shown. Either order walks an index and stops when the page is full. By activity it walks every
     session, `x`, and takes each chain where it meets the member that was active last.
     """
     order = "{conditions} ORDER BY {{}}, s.id DESC LIMIT :limit OFFSET :offset"
     if not chains_as_one:
         key = activity("s") if by_activity else "s.started_at"
         return (
-            f"SELECT s.id, s.id, s.started_at, {activity('s')} FROM sessions s "
+            f"SELECT {{key}}, s.id, s.id, s.started_at, {activity('s')} FROM sessions s "
             "WHERE " + order.replace("{{}}", f"{key} DESC")
         )
     latest = (
         f"WITH RECURSIVE {link_from('s')} SELECT {{}} FROM link "
         f"JOIN sessions y ON y.id = link.id ORDER BY {activity('y')} DESC, y.id DESC LIMIT 1"
     )
+    tip = f"{{join}} sessions t ON t.id = ({tip_of('s')}) " if shown == "t" else ""
+    columns = f"SELECT {{key}}, s.id, {shown}.id, s.started_at, "
     if not by_activity:
         return (
-            f"SELECT s.id, t.id, s.started_at, ({latest.format(activity('y'))}) FROM sessions s "
-            f"JOIN sessions t ON t.id = ({tip_of('s')}) WHERE "
+            f"{columns}({latest.format(activity('y'))}) FROM sessions s {tip}WHERE "
             + order.replace("{{}}", "s.started_at DESC")
         )
     return (
-        f"SELECT s.id, t.id, s.started_at, {activity('x')} FROM sessions x "
-        # SQLite keeps the order of a CROSS JOIN, which has no ON in standard SQL.
-        "CROSS JOIN sessions s CROSS JOIN sessions t "
-        f"WHERE s.id = ({root_of('x')}) AND t.id = ({tip_of('s')}) "
-        f"AND x.id = ({latest.format('y.id')}) AND "
+        f"{columns}{activity('x')} FROM sessions x "
+        f"{{join}} sessions s ON s.id = ({root_of('x')}) {tip}"
+        f"WHERE x.id = ({latest.format('y.id')}) AND "
         + order.replace("{{}}", f"{activity('x')} DESC")
     )
 
@@ -121,24 +128,25 @@ def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSu
         .where(first.c.session_id == SESSIONS.c.id, first.c.active == 1, first.c.role == "user")
         .scalar_subquery()
     )
+    key = sessions.row_key(connection, "sessions")
     with_preview = select(
-        *sessions.ALL_COLUMNS, MESSAGES.c.content, MESSAGES.c.content_encoding
+        literal_column(key), *sessions.ALL_COLUMNS, MESSAGES.c.content, MESSAGES.c.content_encoding
     ).outerjoin_from(SESSIONS, MESSAGES, MESSAGES.c.id == said)
-    shown: dict[str, tuple[SessionRecord, str]] = {}
-    ids = [entry.shown for entry in page]
-    for *columns, content, encoding in connection.execute(
-        with_preview.where(sessions.is_one_of(connection, ids))
+    shown: dict[Any, tuple[SessionRecord, str]] = {}
+    keys = [entry.key for entry in page]
+    for row_key, *columns, content, encoding in connection.execute(
+        with_preview.where(sessions.is_one_of(connection, keys))
     ):
         record = sessions.record_of(columns)
-        shown[record["id"]] = (record, preview(decode_content(content, encoding)))
-    return [_summary(entry, *shown[entry.shown]) for entry in page]
+        shown[row_key] = (record, preview(decode_content(content, encoding)))
+    return [_summary(entry, *shown[entry.key]) for entry in page]
 
 
 def _summary(entry: _Entry, record: SessionRecord, first_words: str) -> SessionSummary:
     return SessionSummary(
-        **record | {"started_at": entry.started_at},
+        **record | {"started_at": as_number(entry.started_at) or 0.0},
         preview=first_words,
-        last_active=entry.active,
+        last_active=as_number(entry.active) or 0.0,
         _lineage_root_id=entry.root if entry.root != entry.shown else None,
     )
 
@@ -150,34 +158,62 @@ def preview(content: Content) -> str:
 
 
 def by_activity(
-    connection: Connection, source: str | None, *, limit: int | None, offset: int
+    connection: Connection,
+    source: str | None,
+    user_id: str | None,
+    *,
+    limit: int | None,
+    offset: int,
 ) -> list[SessionRecord]:
     """List every session, children too, the one with the latest message first; ties by id."""
-    of_source = "WHERE s.source = :source " if source is not None else ""
+    wanted = {"source": source, "user_id": user_id}
+    asked = {name: value for name, value in wanted.items() if value is not None}
     found = connection.execute(
         text(
-            f"SELECT s.id FROM sessions s {of_source}"
+            f"SELECT {sessions.row_key(connection, 's')} FROM sessions s "
+            f"WHERE {' AND '.join(f's.{name} = :{name}' for name in asked) or '1 = 1'} "
             f"ORDER BY {activity('s')} DESC, s.id DESC LIMIT :limit OFFSET :offset"
         ),
-        {"limit": ALL if limit is None else limit, "offset": offset}
-        | ({"source": source} if source is not None else {}),
+        asked | {"limit": ALL if limit is None else limit, "offset": offset},
     )
-    ids = list(found.scalars())
-    records = sessions.find_many(connection, ids)
-    return [records[session_id] for session_id in ids]
+    return sessions.find_many(connection, list(found.scalars()))
 
 
-def matching_ids(connection: Connection, wanted: SessionFilter, *, now: float) -> list[str]:
-    """List the ids of all sessions that pass a filter, oldest-started first."""
+def matching(connection: Connection, wanted: SessionFilter, *, now: float) -> list[Matching]:
+    """List all sessions that pass a filter, oldest-started first.
+
+    One whose id no call could name, since other hands put no text there, is logged.
+    """
     conditions, parameters = filters.conditions(connection, wanted, "s", now=now)
     found = connection.execute(
         text(
-            "SELECT s.id FROM sessions s "
+            "SELECT s.id, s.ended_at, s.pinned, s.archived, "
+            "(SELECT count(*) FROM messages m WHERE m.session_id = s.id) FROM sessions s "
             f"WHERE {' AND '.join(conditions) or '1 = 1'} ORDER BY s.started_at, s.id"
         ),
         parameters,
-    )
-    return list(found.scalars())
+    ).all()
+    matches = []
+    for session_id, *facts in found:
+        # Bytes that are no UTF-8 are read as U+FFFD, and no row has that id.
+        damaged = not isinstance(session_id, str) or (
+            "\ufffd" in session_id and not sessions.exists(connection, session_id)
+        )
+        if damaged:
+            logger.warning("a session has the damaged id %r and is left out", session_id)
+        matches.append(Matching(as_text(session_id), damaged, *facts))
+    return matches
+
+
+class Matching(NamedTuple):
+    """A session that passes a filter, and what decides whether it may go."""
+
+    id: str
+    damaged: bool
+    ended_at: float | None
+    pinned: int
+    archived: int
+    messages: int
 
 
 def count(connection: Connection, wanted: SessionFilter, *, now: float) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -19,6 +18,9 @@ from sqlalchemy import (
 )
 
 from sessionstore.codec import (
+    as_number,
+    as_text,
+    canonical_json,
     decode_content,
     decode_json,
     decode_text,
@@ -168,33 +170,58 @@ def record_of(row: Sequence[Any]) -> MessageRecord:
     ) = row
     record: MessageRecord = {
         "id": message_id,
-        "session_id": session_id,
-        "role": role,
+        "session_id": session_id if type(session_id) is str else as_text(session_id),
+        "role": role if type(role) is str else as_text(role),
         "content": None if content is None else decode_content(content, encoding),
-        "tool_call_id": None if call_id is None else _text(call_id),
+        "tool_call_id": call_id if call_id is None or type(call_id) is str else as_text(call_id),
         "tool_calls": None if calls is None else decode_json(calls),
-        "tool_name": None if tool_name is None else _text(tool_name),
-        "timestamp": timestamp,
-        "token_count": token_count,
-        "finish_reason": None if finish_reason is None else _text(finish_reason),
-        "reasoning": None if reasoning is None else _text(reasoning),
+        "tool_name": tool_name
+        if tool_name is None or type(tool_name) is str
+        else as_text(tool_name),
+        "timestamp": timestamp if type(timestamp) is float else as_number(timestamp) or 0.0,
+        "token_count": token_count if type(token_count) is int else None,
+        "finish_reason": finish_reason
+        if finish_reason is None or type(finish_reason) is str
+        else as_text(finish_reason),
+        "reasoning": reasoning
+        if reasoning is None or type(reasoning) is str
+        else as_text(reasoning),
         "reasoning_details": None if details is None else decode_json(details),
         "codex_reasoning_items": None if reasoning_items is None else decode_json(reasoning_items),
-        "reasoning_content": None if reasoning_content is None else _text(reasoning_content),
+        "reasoning_content": reasoning_content
+        if reasoning_content is None or type(reasoning_content) is str
+        else as_text(reasoning_content),
         "codex_message_items": None if message_items is None else decode_json(message_items),
         "active": active == 1,
         "compacted": compacted == 1,
-        "platform_message_id": None if platform_id is None else _text(platform_id),
+        "platform_message_id": platform_id
+        if platform_id is None or type(platform_id) is str
+        else as_text(platform_id),
     }
     if encoded_columns:
-        texts = cast("dict[str, str]", record)
-        for name in encoded_columns.split(","):
-            texts[name] = decode_text(texts[name])
+        texts = cast("dict[str, str | None]", record)
+        for name in as_text(encoded_columns).split(","):
+            if name in _TEXTS and (text := texts[name]) is not None:
+                texts[name] = decode_text(text)
     return record
 
 
-def _text(stored: str) -> str:
-    return cast("str", decode_content(stored, None))
+def without_what_is_stored(message: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
+    """Give the fields of a message that may be a record of this very session's live ones.
+
+    Raises:
+        ValueError: It is a record of another session, or of a message that is not live.
+        TypeError: It is no message.
+    """
+    if not isinstance(message, Mapping):
+        msg = f"a message is a dict of its fields, not {type(message).__name__}"
+        raise TypeError(msg)
+    live = {"session_id": session_id, "active": True, "compacted": False}
+    for name, value in live.items():
+        if message.get(name, value) != value:
+            msg = f"{name} of a message to be stored is {value!r}, not {message[name]!r}"
+            raise ValueError(msg)
+    return {name: value for name, value in message.items() if name not in {"id", *live}}
 
 
 def append(
@@ -276,9 +303,9 @@ def _alike(one: Any, other: Any) -> bool:
     """Say whether two values are equal and of one type all the way down (1 is not True)."""
     if type(one) is not type(other):
         return False
-    return one == other and (
-        not isinstance(one, (list, dict)) or json.dumps(one) == json.dumps(other)
-    )
+    if not isinstance(one, (list, dict)):
+        return bool(one == other)
+    return canonical_json(one) == canonical_json(other)
 
 
 def replace(
@@ -414,16 +441,22 @@ def listing(
     *,
     after_id: int | None = None,
     limit: int | None = None,
+    last: int | None = None,
     include_inactive: bool = False,
 ) -> list[MessageRecord]:
-    """List the live messages of a session, or all, by id: those after an id, so many at most."""
+    """List the live messages of a session, or all, by id: those after an id, so many at most.
+
+    With `last` the last so many, still by id.
+    """
     wanted = _OF_SESSION if include_inactive else _OF_SESSION.where(_LIVE)
     if after_id is not None:
         wanted = wanted.where(MESSAGES.c.id > after_id)
     if limit is not None:
         wanted = wanted.limit(limit)
+    if last is not None:
+        wanted = wanted.order_by(None).order_by(MESSAGES.c.id.desc()).limit(last)
     found = connection.execute(wanted, {"of_session": session_id}).all()
-    return [record_of(row) for row in found]
+    return [record_of(row) for row in (found if last is None else reversed(found))]
 
 
 def around(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
-from sessionstore.records import SessionFilter, SessionRecord, SkippedSession
-from sessionstore.repository import listing, sessions
+from sessionstore.models import SESSIONS
+from sessionstore.records import SessionFilter, SkippedSession
+from sessionstore.repository import listing
 from sessionstore.repository.chains import is_continuation
 from sessionstore.repository.filters import activity
 
@@ -16,7 +17,7 @@ ORPHANED_COMPRESSION = "orphaned_compression"
 # Somebody may still be about to say the first word in a session that is younger.
 _GHOSTS = text(
     "SELECT s.id FROM sessions s WHERE coalesce(s.ended_at, s.started_at) < :before "
-    "AND s.title IS NULL AND s.archived = 0 AND s.pinned = 0 "
+    "AND coalesce(s.title, '') = '' AND s.archived = 0 AND s.pinned = 0 "
     "AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id) "
     "AND NOT EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = s.id) ORDER BY s.id"
 )
@@ -34,47 +35,43 @@ _ORPHANED = text(
 class PrunePlan:
     """Which sessions a prune deletes, and which it leaves although they are old enough."""
 
-    doomed: list[str]
+    doomed: list[listing.Matching]
     skipped: list[SkippedSession]
 
 
 def plan(connection: Connection, wanted: SessionFilter, *, now: float) -> PrunePlan:
     """Find what a prune would delete: of all that passes the filter, what nothing spares."""
-    doomed: list[str] = []
+    doomed: list[listing.Matching] = []
     skipped: list[SkippedSession] = []
-    ids = listing.matching_ids(connection, wanted, now=now)
-    for start in range(0, len(ids), _AT_ONCE):
-        chunk = ids[start : start + _AT_ONCE]
-        records = sessions.find_many(connection, chunk)
-        for session_id in chunk:
-            reason = _spared_for(records[session_id])
-            if reason is None:
-                doomed.append(session_id)
-            else:
-                skipped.append(SkippedSession(id=session_id, reason=reason))
+    for match in listing.matching(connection, wanted, now=now):
+        reason = "its id is damaged" if match.damaged else _spared_for(*match[2:5])
+        if reason is None:
+            doomed.append(match)
+        else:
+            skipped.append(SkippedSession(id=match.id, reason=reason))
     return PrunePlan(doomed, skipped)
 
 
-def _spared_for(record: SessionRecord) -> str | None:
-    if record["ended_at"] is None:
+def _spared_for(ended_at: float | None, pinned: int, archived: int) -> str | None:
+    if ended_at is None:
         return "still open"
-    if record["pinned"]:
+    if pinned:
         return "pinned"
-    return "archived" if record["archived"] else None
-
-
-# SQLite takes at most 32,766 parameters in a statement (https://www.sqlite.org/limits.html).
-_AT_ONCE = 1000
+    return "archived" if archived else None
 
 
 def still_doomed(
     connection: Connection, session_id: str, wanted: SessionFilter, *, now: float
 ) -> bool:
     """Say whether a planned session still is what the plan was about."""
-    record = sessions.find(connection, session_id)
+    found = connection.execute(
+        select(SESSIONS.c.ended_at, SESSIONS.c.pinned, SESSIONS.c.archived).where(
+            SESSIONS.c.id == session_id
+        )
+    ).first()
     return (
-        record is not None
-        and _spared_for(record) is None
+        found is not None
+        and _spared_for(*found) is None
         and listing.passes(connection, session_id, wanted, now=now)
     )
 

@@ -11,6 +11,7 @@ from sqlalchemy import (
     ARRAY,
     ColumnElement,
     Connection,
+    Double,
     Insert,
     Row,
     Text,
@@ -19,11 +20,12 @@ from sqlalchemy import (
     case,
     delete,
     func,
+    literal_column,
     select,
     update,
 )
 
-from sessionstore.codec import decode_json, encode_json
+from sessionstore.codec import as_number, as_text, decode_json, encode_json
 from sessionstore.errors import ConflictError, SessionNotFoundError
 from sessionstore.models import COMPRESSION_LOCKS, MESSAGES, SESSIONS, SYSTEM_PROMPTS
 from sessionstore.records import SessionRecord
@@ -48,6 +50,12 @@ _FLAGS = ("archived", "pinned")
 RELATIONS = ("continuation", "branch", "subagent")
 
 _COLUMNS = tuple(column.name for column in SESSIONS.columns)
+_NUMBERS = tuple(column.name for column in SESSIONS.columns if isinstance(column.type, Double))
+_TEXTS = tuple(
+    column.name
+    for column in SESSIONS.columns
+    if isinstance(column.type, Text) and column.name != "model_config"
+)
 # The prompt where the hash points, unless another program wrote one into the row itself.
 _PROMPT = func.coalesce(
     SESSIONS.c.system_prompt,
@@ -62,13 +70,29 @@ _SELECT = select(*ALL_COLUMNS)
 
 
 def record_of(row: Row[Any] | Sequence[Any]) -> SessionRecord:
-    """Turn a row of every column, in the order of the mapped table, into a record."""
+    """Turn a row of every column, in the order of the mapped table, into a record.
+
+    What other hands put in is marked: bytes are their text with U+FFFD, a figure that is none
+    is 0 where there must be one, else None.
+    """
     record = dict(zip(_COLUMNS, row, strict=True))
     record["model_config"] = decode_json(record["model_config"])
-    for name in COUNTERS:
-        record[name] = record[name] or 0
+    for name in (*COUNTERS, "rewind_count"):
+        if type(record[name]) is not int:
+            record[name] = 0
     for name in _FLAGS:
-        record[name] = bool(record[name])
+        record[name] = record[name] not in (0, None)
+    for name in _NUMBERS:
+        if type(record[name]) is not float:
+            record[name] = as_number(record[name])
+    for name in _TEXTS:
+        if type(record[name]) is not str and record[name] is not None:
+            record[name] = as_text(record[name])
+    record["started_at"] = record["started_at"] or 0.0
+    for name in ("id", "source"):
+        record[name] = as_text(record[name])
+    # Some programs write "" for no title.
+    record["title"] = record["title"] or None
     return cast("SessionRecord", record)
 
 
@@ -133,8 +157,10 @@ def create(connection: Connection, new: dict[str, Any]) -> str:
     if parent_id is not None:
         if not exists(connection, parent_id):
             raise SessionNotFoundError(parent_id, f"no parent session has the id {parent_id!r}")
-        # Only a session that is there already can be its own parent's ancestor.
-        if exists(connection, session_id) and session_id in chains.lineage(connection, parent_id):
+        # One that has a parent keeps it, and so no circle is closed.
+        if _has_no_parent(connection, session_id) and session_id in chains.lineage(
+            connection, parent_id
+        ):
             msg = f"session {parent_id} descends from {session_id} and cannot be its parent"
             raise ConflictError(msg)
     if new["system_prompt"] is not None:
@@ -146,6 +172,16 @@ def create(connection: Connection, new: dict[str, Any]) -> str:
     if new["title"] is not None and titles.get_title(connection, session_id) is None:
         titles.set_title(connection, session_id, new["title"])
     return session_id
+
+
+def _has_no_parent(connection: Connection, session_id: str) -> bool:
+    """Say whether a session is there and has no parent."""
+    found = connection.execute(
+        select(SESSIONS.c.id).where(
+            SESSIONS.c.id == session_id, SESSIONS.c.parent_session_id.is_(None)
+        )
+    )
+    return found.first() is not None
 
 
 def _join_chain(connection: Connection, session_id: str) -> None:
@@ -249,21 +285,31 @@ def find(connection: Connection, session_id: str) -> SessionRecord | None:
     return None if row is None else record_of(row)
 
 
-def find_many(connection: Connection, ids: Sequence[str]) -> dict[str, SessionRecord]:
-    """Map ids to their sessions; an id that no session has is not in it."""
-    found = connection.execute(_SELECT.where(is_one_of(connection, ids)))
-    return {row.id: record_of(row) for row in found}
+def row_key(connection: Connection, session: str) -> str:
+    """Write what finds the row `session` again, whatever other hands made of its id.
+
+    SQLite keeps bytes, broken UTF-8 and NULL as an id; only the number of a row is sound.
+    """
+    return f"{session}.{'id' if connection.dialect.name == 'postgresql' else 'rowid'}"
 
 
-def is_one_of(connection: Connection, ids: Sequence[str]) -> ColumnElement[bool]:
-    """Say that a session's id is one of these, however many.
+def find_many(connection: Connection, keys: Sequence[Any]) -> list[SessionRecord]:
+    """List the sessions of these keys (see `row_key`), in their order."""
+    key: ColumnElement[Any] = literal_column(row_key(connection, "sessions"))
+    found = connection.execute(select(key, *ALL_COLUMNS).where(is_one_of(connection, keys)))
+    records = {row[0]: record_of(row[1:]) for row in found}
+    return [records[each] for each in keys]
+
+
+def is_one_of(connection: Connection, keys: Sequence[Any]) -> ColumnElement[bool]:
+    """Say that a session's key is one of these, however many.
 
     They are one parameter: SQLite takes at most 32,766 (https://www.sqlite.org/limits.html).
     """
     if connection.dialect.name == "postgresql":
-        return SESSIONS.c.id == func.any(bindparam("ids", list(ids), ARRAY(Text)))
-    listed = func.json_each(json.dumps(list(ids))).table_valued("value")
-    return SESSIONS.c.id.in_(select(listed.c.value))
+        return SESSIONS.c.id == func.any(bindparam("keys", list(keys), ARRAY(Text)))
+    listed = func.json_each(json.dumps(list(keys))).table_valued("value")
+    return literal_column(row_key(connection, "sessions")).in_(select(listed.c.value))
 
 
 def end(connection: Connection, session_id: str, end_reason: str, ended_at: float) -> bool:
@@ -314,7 +360,7 @@ def find_ids(connection: Connection, prefix: str) -> list[str]:
     found = connection.execute(
         select(SESSIONS.c.id).where(and_(in_range, begins)).order_by(SESSIONS.c.id)
     )
-    return list(found.scalars())
+    return [each for each in found.scalars() if isinstance(each, str)]
 
 
 def resolve_id(connection: Connection, text: str) -> str | None:
@@ -333,7 +379,11 @@ def sources(connection: Connection) -> dict[str, int]:
         .group_by(SESSIONS.c.source)
         .order_by(counted.desc(), SESSIONS.c.source)
     )
-    return {source: sessions for source, sessions in found}  # noqa: C416 - dict() takes no Row
+    counts: dict[str, int] = {}
+    for source, number in found:
+        named = as_text(source)
+        counts[named] = counts.get(named, 0) + number
+    return counts
 
 
 def delete_with_messages(connection: Connection, session_id: str) -> int | None:

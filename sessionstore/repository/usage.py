@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Double, func, insert, select, update
+from sqlalchemy import cast as cast_sql
 
 from sessionstore.models import MODEL_USAGE, SESSIONS
 from sessionstore.records import ModelUsage, ModelUsageLine, TokenTotals
-from sessionstore.repository import checks
+from sessionstore.repository import checks, sessions
 
 COUNTERS = (
     "input_tokens",
@@ -179,31 +180,22 @@ def lines_of(connection: Connection, session_id: str) -> list[ModelUsageLine]:
 
 def top_sessions(connection: Connection, limit: int) -> list[TokenTotals]:
     """List the sessions that used most tokens, most first; ties by id."""
-    input_tokens = func.coalesce(SESSIONS.c.input_tokens, 0)
-    output_tokens = func.coalesce(SESSIONS.c.output_tokens, 0)
-    total = input_tokens + output_tokens
+    total = cast_sql(func.coalesce(SESSIONS.c.input_tokens, 0), Double) + cast_sql(
+        func.coalesce(SESSIONS.c.output_tokens, 0), Double
+    )
     found = connection.execute(
-        select(
-            SESSIONS.c.id,
-            SESSIONS.c.title,
-            SESSIONS.c.source,
-            SESSIONS.c.model,
-            input_tokens,
-            output_tokens,
-            total,
-        )
-        .order_by(total.desc(), SESSIONS.c.id)
-        .limit(limit)
+        select(*sessions.ALL_COLUMNS).order_by(total.desc(), SESSIONS.c.id).limit(limit)
     )
     return [
         TokenTotals(
-            id=row[0],
-            title=row[1],
-            source=row[2],
-            model=row[3],
-            input_tokens=row[4],
-            output_tokens=row[5],
-            total_tokens=row[6],
+            id=used["id"],
+            title=used["title"],
+            source=used["source"],
+            model=used["model"],
+            input_tokens=used["input_tokens"],
+            output_tokens=used["output_tokens"],
+            # Not by the database: the sum may need more than 64 bits.
+            total_tokens=used["input_tokens"] + used["output_tokens"],
         )
-        for row in found
+        for used in map(sessions.record_of, found)
     ]

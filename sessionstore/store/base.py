@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import sqlite3
@@ -18,6 +19,7 @@ from sessionstore.engine import Location, locate, reporting_errors
 from sessionstore.errors import StoreBusyError, StoreClosedError, StoreUnavailableError
 from sessionstore.retry import retrying
 from sessionstore.settings import StoreSettings
+from sessionstore.store.arguments import checked
 
 T = TypeVar("T")
 
@@ -31,6 +33,12 @@ _INDEX_STEP = {"messages": 100, "characters": 100_000}
 
 class StoreBase:
     """An open store and the two ways to use it: a unit that reads, a unit that writes."""
+
+    def __init_subclass__(cls) -> None:
+        """Hold the public calls of the store to their signatures."""
+        for name, call in list(vars(cls).items()):
+            if inspect.isfunction(call) and not name.startswith("_"):
+                setattr(cls, name, checked(call))
 
     def __init__(
         self,

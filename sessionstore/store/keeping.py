@@ -24,11 +24,11 @@ from sessionstore.records import (
     SessionSummary,
     SkippedSession,
     UpkeepReport,
+    age_in_seconds,
 )
 from sessionstore.repository import (
     checks,
     listing,
-    messages,
     meta,
     prompts,
     retention,
@@ -46,7 +46,14 @@ _SPOOLED_BYTES = 1024 * 1024
 # A step of indexing that is somebody's business: about a quarter of a second.
 _INDEX_STEP = {"messages": 1000, "characters": 1_000_000}
 
-_DAY_S = 86400.0
+_DEFAULT_DAYS = 90.0
+# What says of what age a prune is.
+_TIMES: tuple[Literal["older_than", "before", "newer_than", "after"], ...] = (
+    "older_than",
+    "before",
+    "newer_than",
+    "after",
+)
 _LAST_AUTO_PRUNE = "last_auto_prune"
 
 
@@ -135,12 +142,14 @@ class KeepingCalls(StoreBase):
         One session is in memory at a time, read in a transaction of its own: each is whole,
         and one that is deleted meanwhile is left out.
         """
-        chosen = wanted or SessionFilter()
+        chosen = SessionFilter() if wanted is None else wanted
+        if not isinstance(chosen, SessionFilter):
+            msg = f"wanted must be a SessionFilter, not {type(chosen).__name__}"
+            raise TypeError(msg)
         now = self._now()
-        for session_id in self._read(lambda db: listing.matching_ids(db, chosen, now=now)):
-            exported = self.export_session(session_id)
-            if exported is not None:
-                yield exported
+        matches = self._read(lambda db: listing.matching(db, chosen, now=now))
+        whole = (self.export_session(match.id) for match in matches if not match.damaged)
+        return (session for session in whole if session is not None)
 
     def import_sessions(
         self,
@@ -206,15 +215,16 @@ class KeepingCalls(StoreBase):
             sessions_dir: Where a program keeps `<id>.json`, `<id>.jsonl` and
                 `request_dump_<id>_*.json`; they go too, after the transaction.
         """
+        folder = side_files.folder(sessions_dir)
         gone = self._write(lambda db: sessions.delete_with_messages(db, session_id))
         if gone is None:
             return False
-        self._remove_side_files(sessions_dir, [session_id])
+        self._remove_side_files(folder, [session_id])
         return True
 
     def prune_sessions(
         self,
-        older_than_days: float = 90,
+        older_than_days: float = _DEFAULT_DAYS,
         source: str | None = None,
         sessions_dir: str | os.PathLike[str] | None = None,
         **filter_fields: Unpack[FilterFields],
@@ -229,7 +239,11 @@ class KeepingCalls(StoreBase):
             older_than_days: Last message (else start) at least so many days ago.
             source: Only this source.
             sessions_dir: See `delete_session`.
-            **filter_fields: The other fields of `SessionFilter`.
+            **filter_fields: The other fields of `SessionFilter`; `older_than` is another way
+                to say `older_than_days`, and None if another time does.
+
+        Raises:
+            ValueError, TypeError: The age is said twice, or is none.
         """
         report = self.prune_report(
             older_than_days, source, sessions_dir, dry_run=False, **filter_fields
@@ -238,7 +252,7 @@ class KeepingCalls(StoreBase):
 
     def prune_report(
         self,
-        older_than_days: float = 90,
+        older_than_days: float = _DEFAULT_DAYS,
         source: str | None = None,
         sessions_dir: str | os.PathLike[str] | None = None,
         *,
@@ -256,53 +270,66 @@ class KeepingCalls(StoreBase):
             dry_run: Nothing is deleted.
             progress: Called with how many of how many are done.
             among: Only these sessions, such as those that a dry run has shown.
-            **filter_fields: The other fields of `SessionFilter`.
+            **filter_fields: See `prune_sessions`.
+
+        Raises:
+            ValueError, TypeError: The age is said twice, or is none.
         """
-        filter_fields.setdefault("older_than", older_than_days)
+        if "older_than" not in filter_fields:
+            filter_fields["older_than"] = older_than_days
+        elif older_than_days != _DEFAULT_DAYS:
+            msg = "older_than_days and older_than say the same; give one of them"
+            raise ValueError(msg)
+        if all(filter_fields.get(name) is None for name in _TIMES):
+            msg = f"a prune needs an age: give one of {', '.join(_TIMES)}"
+            raise ValueError(msg)
         wanted = SessionFilter(source=source, **filter_fields)
+        folder = side_files.folder(sessions_dir)
         now = self._now()
         plan = self._read(lambda db: retention.plan(db, wanted, now=now))
         doomed, skipped = plan.doomed, plan.skipped
         if among is not None:
             only = frozenset(among)
-            doomed = [each for each in doomed if each in only]
+            doomed = [match for match in doomed if match.id in only]
             skipped = [each for each in skipped if each["id"] in only]
         report = PruneReport(pruned=[], messages=0, skipped=skipped, dry_run=dry_run)
-        for position, session_id in enumerate(doomed, start=1):
-            try:
-                gone = self._prune_one(session_id, wanted, now=now, dry_run=dry_run)
-            except StoreBusyError:
-                raise
-            except SessionStoreError as error:
-                logger.warning("session %s was not pruned: %s", session_id, error)
-                report["skipped"].append(SkippedSession(id=session_id, reason=str(error)))
-            else:
-                if gone is None:
-                    report["skipped"].append(
-                        SkippedSession(id=session_id, reason="in use again since")
-                    )
-                else:
-                    report["pruned"].append(session_id)
-                    report["messages"] += gone
-            if progress is not None:
-                progress(position, len(doomed))
-        if not dry_run:
-            self._remove_side_files(sessions_dir, report["pruned"])
+        if dry_run:
+            report["pruned"] = [match.id for match in doomed]
+            report["messages"] = sum(match.messages for match in doomed)
+            return report
+        try:
+            for position, match in enumerate(doomed, start=1):
+                self._prune_one(match.id, wanted, report, now=now)
+                if progress is not None:
+                    progress(position, len(doomed))
+        finally:
+            # What is gone is gone, even if the rest has to wait.
+            self._remove_side_files(folder, report["pruned"])
         return report
 
     def _prune_one(
-        self, session_id: str, wanted: SessionFilter, *, now: float, dry_run: bool
-    ) -> int | None:
-        """Delete one planned session unless it changed since; return its messages, or None."""
-        if dry_run:
-            return self._read(lambda db: messages.count(db, session_id, include_inactive=True))
+        self, session_id: str, wanted: SessionFilter, report: PruneReport, *, now: float
+    ) -> None:
+        """Delete one planned session unless it changed since, and say so in the report."""
 
         def delete(db: Connection) -> int | None:
             if not retention.still_doomed(db, session_id, wanted, now=now):
                 return None
             return sessions.delete_with_messages(db, session_id)
 
-        return self._write(delete)
+        try:
+            gone = self._write(delete)
+        except StoreBusyError:
+            raise
+        except SessionStoreError as error:
+            logger.warning("session %s was not pruned: %s", session_id, error)
+            report["skipped"].append(SkippedSession(id=session_id, reason=str(error)))
+            return
+        if gone is None:
+            report["skipped"].append(SkippedSession(id=session_id, reason="in use again since"))
+            return
+        report["pruned"].append(session_id)
+        report["messages"] += gone
 
     def prune_empty_ghost_sessions(
         self,
@@ -317,7 +344,8 @@ class KeepingCalls(StoreBase):
             older_than_hours: Ended, or if open started, at least so long ago.
             sessions_dir: See `delete_session`.
         """
-        before = self._now() - checks.moment("older_than_hours", older_than_hours) * 3600.0
+        folder = side_files.folder(sessions_dir)
+        before = self._now() - age_in_seconds(older_than_hours / 24)
 
         def prune(db: Connection) -> list[str]:
             ghosts = retention.empty_ghosts(db, before=before)
@@ -326,7 +354,7 @@ class KeepingCalls(StoreBase):
             return ghosts
 
         ghosts = self._write(prune)
-        self._remove_side_files(sessions_dir, ghosts)
+        self._remove_side_files(folder, ghosts)
         return len(ghosts)
 
     def finalize_orphaned_compression_sessions(self, older_than_days: float = 7) -> int:
@@ -338,7 +366,7 @@ class KeepingCalls(StoreBase):
         Args:
             older_than_days: Last active at least so long ago, without an API call.
         """
-        before = self._now() - checks.moment("older_than_days", older_than_days) * _DAY_S
+        before = self._now() - age_in_seconds(older_than_days)
         return self._write(lambda db: retention.finalize_orphans(db, before=before))
 
     def maybe_auto_prune_and_vacuum(
@@ -352,9 +380,14 @@ class KeepingCalls(StoreBase):
 
         Never called by the store itself. The time of the last run stands in state_meta as
         `last_auto_prune`; of two programs that come at once, one goes on.
+
+        Raises:
+            ValueError, TypeError: An argument is not what it must be; nothing is done.
         """
         now = self._now()
         interval_s = checks.moment("min_interval_hours", min_interval_hours) * 3600.0
+        age_in_seconds(retention_days)
+        side_files.folder(sessions_dir)
 
         def claim(db: Connection) -> bool:
             last = _moment_or_none(meta.get(db, _LAST_AUTO_PRUNE))
@@ -471,22 +504,20 @@ class KeepingCalls(StoreBase):
         text = checks.plain_text("value", value)
         self._write(lambda db: meta.put(db, named, text))
 
-    def _remove_side_files(
-        self, sessions_dir: str | os.PathLike[str] | None, gone: Sequence[str]
-    ) -> None:
-        if sessions_dir is None:
+    def _remove_side_files(self, folder: Path | None, gone: Sequence[str]) -> None:
+        if folder is None:
             return
-        folder = Path(sessions_dir).expanduser()
         for session_id in gone:
             longer = self._read(functools.partial(sessions.find_ids, prefix=f"{session_id}_"))
             side_files.remove(folder, session_id, others=longer)
 
 
 def _list_of_texts(name: str, value: Sequence[str] | None) -> list[str]:
-    if isinstance(value, str):
-        msg = f"{name} must be a list of texts, not one text"
+    texts = [] if value is None else value
+    if isinstance(texts, (str, bytes)) or not all(isinstance(each, str) for each in texts):
+        msg = f"{name} must be a list of texts"
         raise TypeError(msg)
-    return list(value or ())
+    return list(texts)
 
 
 def _moment_or_none(value: str | None) -> float | None:

@@ -101,8 +101,7 @@ class MessageCalls(StoreBase):
             SessionNotFoundError: There is no such session.
             ValueError, TypeError: As `append_message`; nothing is stored.
         """
-        given = list(new_messages)
-        rows, calls = self._encoded(given)
+        _, rows, calls = self._encoded(session_id, new_messages)
         return self._write(lambda db: messages.append(db, session_id, rows, calls=calls))
 
     def sync_messages(
@@ -110,7 +109,8 @@ class MessageCalls(StoreBase):
     ) -> list[int]:
         """Store what a caller's whole list has beyond the stored one; return the new ids.
 
-        For callers that hold the whole conversation: called again, it stores nothing. Two
+        For callers that hold the whole conversation, be it as `get_messages` gave it: called
+        again, it stores nothing. Two
         messages are the same if role, content, tool calls and tool call id are, and so is
         whatever else the caller's copy names, save time and token count.
 
@@ -120,8 +120,7 @@ class MessageCalls(StoreBase):
                 written, so a partial list in memory destroys nothing.
             ValueError, TypeError: As `append_message`; nothing is stored.
         """
-        given = list(all_messages)
-        rows, _ = self._encoded(given)
+        given, rows, _ = self._encoded(session_id, all_messages)
         return self._write(lambda db: messages.sync(db, session_id, given, rows))
 
     def replace_messages(
@@ -135,8 +134,7 @@ class MessageCalls(StoreBase):
             SessionNotFoundError: There is no such session.
             ValueError, TypeError: As `append_message`; the old messages stay.
         """
-        given = list(new_messages)
-        rows, calls = self._encoded(given)
+        _, rows, calls = self._encoded(session_id, new_messages)
         return self._write(lambda db: messages.replace(db, session_id, rows, calls=calls))
 
     def clear_messages(self, session_id: str) -> int:
@@ -172,7 +170,7 @@ class MessageCalls(StoreBase):
             ConflictError: The lock is not, or no longer, the holder's; nothing is done.
             ValueError, TypeError: As `append_message`; nothing is done.
         """
-        rows, _ = self._encoded(list(new_messages))
+        _, rows, _ = self._encoded(session_id, new_messages)
         last = None if through_id is None else checks.row_id("through_id", through_id)
         now = self._now()
 
@@ -219,6 +217,7 @@ class MessageCalls(StoreBase):
         *,
         limit: int | None = None,
         after_id: int | None = None,
+        last: int | None = None,
         include_inactive: bool = False,
     ) -> list[MessageRecord]:
         """List the live messages of a session by id, never by time; none for an unknown one.
@@ -227,9 +226,17 @@ class MessageCalls(StoreBase):
             session_id: The session.
             limit: At most so many.
             after_id: Only those with a higher id: the next page after the last one seen.
+            last: Only the last so many, still by id; not beside `limit`.
             include_inactive: Also what was compacted or undone; see `active`, `compacted`.
+
+        Raises:
+            ValueError: A number is negative, or both `limit` and `last` are given.
         """
         wanted, _ = checks.one_page(limit, 0)
+        tail = None if last is None else checks.count("last", last)
+        if wanted is not None and tail is not None:
+            msg = "limit counts from the first message and last from the last; give one of them"
+            raise ValueError(msg)
         after = None if after_id is None else checks.row_id("after_id", after_id)
         return self._read(
             lambda db: messages.listing(
@@ -237,6 +244,7 @@ class MessageCalls(StoreBase):
                 session_id,
                 after_id=after,
                 limit=wanted,
+                last=tail,
                 include_inactive=include_inactive,
             )
         )
@@ -348,8 +356,10 @@ class MessageCalls(StoreBase):
         return self._read(search.index.left)
 
     def _encoded(
-        self, given: Sequence[NewMessage | Mapping[str, Any]]
-    ) -> tuple[list[dict[str, Any]], int]:
+        self, session_id: str, given: Iterable[NewMessage | Mapping[str, Any]]
+    ) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]], int]:
+        """Give messages as a list, encoded, and how many tool calls they make."""
         now = self._now()
-        rows = [messages.new_message(message, now=now) for message in given]
-        return rows, sum(messages.calls_in(message) for message in given)
+        listed = [messages.without_what_is_stored(each, session_id) for each in given]
+        rows = [messages.new_message(message, now=now) for message in listed]
+        return listed, rows, sum(messages.calls_in(message) for message in listed)

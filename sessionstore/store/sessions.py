@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Unpack
+
+from sqlalchemy import Connection
 
 from sessionstore.records import (
     FilterFields,
@@ -54,7 +57,7 @@ class SessionCalls(StoreBase):
             ValueError: Id or source is empty or None, the title too long, the time not finite.
             SessionNotFoundError: The parent does not exist.
             TitleTakenError: Another session holds the title.
-            ConflictError: The parent descends from this session.
+            ConflictError: The parent descends from this session, which has none itself.
         """
         new = sessions.new_session(
             session_id,
@@ -148,11 +151,25 @@ class SessionCalls(StoreBase):
         return self._read(lambda db: sessions.find_ids(db, prefix))
 
     def search_sessions(
-        self, source: str | None = None, limit: int | None = 20, offset: int = 0
+        self,
+        source: str | None = None,
+        limit: int | None = 20,
+        offset: int = 0,
+        *,
+        user_id: str | None = None,
     ) -> list[SessionRecord]:
-        """List every session, children too, the one with the latest message first."""
+        """List every session, children too, the one with the latest message first.
+
+        Args:
+            source: Only this source.
+            limit: At most so many; None is all.
+            offset: Leave out so many of the first.
+            user_id: Only this user's.
+        """
         limit, offset = checks.one_page(limit, offset)
-        return self._read(lambda db: listing.by_activity(db, source, limit=limit, offset=offset))
+        return self._read(
+            lambda db: listing.by_activity(db, source, user_id, limit=limit, offset=offset)
+        )
 
     def session_count(
         self, source: str | None = None, **filter_fields: Unpack[FilterFields]
@@ -208,24 +225,36 @@ class SessionCalls(StoreBase):
         """Return the title of a session; None if it has none or does not exist."""
         return self._read(lambda db: titles.get_title(db, session_id))
 
-    def get_session_by_title(self, title: str) -> SessionRecord | None:
-        """Return the session that holds exactly this title, or None."""
-        cleaned = _looked_up(title)
+    def get_session_by_title(
+        self, title: str, *, user_id: str | None = None
+    ) -> SessionRecord | None:
+        """Return the session that holds exactly this title, or None.
 
-        def find(db: Any) -> SessionRecord | None:
-            found = titles.find_by_title(db, cleaned)
+        Args:
+            title: As it is stored, or else cleaned as `sanitize_title` does.
+            user_id: Only a session of this user.
+        """
+
+        def find(db: Connection) -> SessionRecord | None:
+            by_title = functools.partial(titles.find_by_title, db, user_id=user_id)
+            found = titles.look_up(title, by_title)
             return None if found is None else sessions.find(db, found)
 
         return self._read(find)
 
-    def resolve_session_by_title(self, title: str) -> str | None:
+    def resolve_session_by_title(self, title: str, *, user_id: str | None = None) -> str | None:
         """Return the id of the newest-started among `X`, `X #2`, `X #3` …, or None.
 
         With a number given, just the one that holds that very title. Only ` #` and ASCII
         digits make a number; case counts.
+
+        Args:
+            title: As it is stored, or else cleaned as `sanitize_title` does.
+            user_id: Only the sessions of this user.
         """
-        cleaned = _looked_up(title)
-        return self._read(lambda db: titles.resolve(db, cleaned))
+        return self._read(
+            lambda db: titles.look_up(title, functools.partial(titles.resolve, db, user_id=user_id))
+        )
 
     def get_next_title_in_lineage(self, title: str) -> str:
         """Return the title for the next session of a lineage: its highest number and one.
@@ -347,11 +376,3 @@ class SessionCalls(StoreBase):
         if not session_id:
             return session_id
         return self._read(lambda db: chains.resume_point(db, session_id))
-
-
-def _looked_up(title: str) -> str | None:
-    """Clean a title to look it up; one that is too long is nobody's."""
-    try:
-        return titles.sanitize_title(title)
-    except ValueError:
-        return None

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import glob
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 logger = logging.getLogger("sessionstore")
+
+
+def folder(sessions_dir: str | os.PathLike[str] | None) -> Path | None:
+    """Say where a program keeps its files, `~` expanded; None if it was not told.
+
+    Raises:
+        TypeError: It is no path.
+    """
+    return None if sessions_dir is None else Path(sessions_dir).expanduser()
 
 
 def remove(folder: Path, session_id: str, *, others: Sequence[str]) -> list[Path]:

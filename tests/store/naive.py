@@ -26,11 +26,27 @@ class Naive:
         """Say what a session is: root, continuation, branch or subagent.
 
         Without its parent a subagent is known by what is written down; the others are roots.
+        So is the member of a circle of parents that started first.
         """
         session = self.sessions[session_id]
         parent = self.sessions.get(session["parent_session_id"])
         if parent is None:
             return "subagent" if session["relation"] == "subagent" else "root"
+        if self.begins_circle(session_id) and self.relation(session_id) != "branch":
+            return "root"
+        return self.relation(session_id)
+
+    def begins_circle(self, session_id: str) -> bool:
+        """Say whether a circle of parents is cut at this session."""
+        line = self.lineage(session_id)
+        if self.sessions[line[0]]["parent_session_id"] != session_id:
+            return False
+        return session_id == min(line, key=lambda each: (self.sessions[each]["started_at"], each))
+
+    def relation(self, session_id: str) -> str:
+        """Say what a session is to its parent."""
+        session = self.sessions[session_id]
+        parent = self.sessions[session["parent_session_id"]]
         if session["relation"] is not None:
             return session["relation"]
         after_its_end = (
@@ -45,7 +61,8 @@ class Naive:
             each["id"] for each in self.sessions.values() if each["parent_session_id"] == session_id
         ]
         found.sort(key=lambda each: (self.sessions[each]["started_at"], each), reverse=True)
-        found.sort(key=lambda each: ["continuation", "branch", "subagent"].index(self.kind(each)))
+        kinds = ["continuation", "branch", "subagent"]
+        found.sort(key=lambda each: kinds.index(self.relation(each)))
         return found
 
     def chain(self, session_id: str) -> list[str]:
@@ -146,10 +163,8 @@ class Naive:
         for root in self.sessions:
             if not include_children and self.kind(root) not in {"root", "branch"}:
                 continue
-            chain = [root]
-            if project_compression_tips and not include_children:
-                chain = self.chain(root)
-            shown = self.sessions[chain[-1]]
+            chain = [root] if include_children else self.chain(root)
+            shown = self.sessions[chain[-1] if project_compression_tips else root]
             if (
                 (source is not None and shown["source"] != source)
                 or shown["source"] in (exclude_sources or [])

@@ -83,13 +83,17 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), ASKED)
-def test_list_export_and_prune_mean_the_same_sessions(mixed, fields, expected):
+def test_list_export_and_prune_mean_the_same_sessions(mixed, fields, expected, clock):
     names = expected.split()
     listed = mixed.list_sessions_rich(**fields)
     assert [entry["id"] for entry in listed] == names
     exported = mixed.iter_export(SessionFilter(**fields))
     assert [session["id"] for session in exported] == names[::-1]
-    report = mixed.prune_report(**{"older_than": None, **fields})
+    if fields.keys() & {"newer_than", "older_than"} == {"newer_than"}:
+        return  # a prune asks for an age as well, and another moment would be another window
+    # What is active at this very moment has no age.
+    clock.now += 0.001
+    report = mixed.prune_report(**{"older_than": 0, **fields})
     skipped = [session["id"] for session in report["skipped"]]
     assert sorted(report["pruned"] + skipped) == sorted(names)
     assert skipped == [name for name in names if name == "old"]
@@ -118,8 +122,8 @@ def test_a_filter_that_nothing_could_pass_is_refused(mixed, fields):
     for call in (
         lambda: SessionFilter(**fields),
         lambda: mixed.list_sessions_rich(**fields),
-        lambda: mixed.prune_report(**{"older_than": None, **fields}),
-        lambda: mixed.prune_sessions(**{"older_than": None, **fields}),
+        lambda: mixed.prune_report(**{"older_than": 0, **fields}),
+        lambda: mixed.prune_sessions(**{"older_than": 0, **fields}),
     ):
         with pytest.raises(ValueError) as caught:
             call()

@@ -1,0 +1,59 @@
+"""What every public call is given must be what its signature says."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from sessionstore.repository import checks
+
+Check = Callable[[str, Any], Any]
+
+
+def _text(name: str, value: Any) -> str:
+    # No session, title or name is "": what is looked up by None is not there.
+    return checks.optional_text(name, value) or ""
+
+
+def _or_none(check: Check) -> Check:
+    return lambda name, value: None if value is None else check(name, value)
+
+
+# By the annotation as it is written: nothing else needs a reader of types.
+_CHECKS: dict[str, Check] = {
+    "str": _text,
+    "str | None": checks.optional_text,
+    "int": checks.row_id,
+    "int | None": _or_none(checks.row_id),
+    "float": checks.moment,
+    "float | None": _or_none(checks.moment),
+}
+
+
+def checked(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method refuse wrong arguments before it does anything.
+
+    Texts, whole numbers of 64 bits and finite numbers are looked at, and None where a text is
+    meant is the empty one. Everything else is up to the method.
+
+    Raises:
+        TypeError: An argument is of another type; a bool is no number.
+        ValueError: A number is not finite or beyond 64 bits.
+    """
+    parameters = list(inspect.signature(call).parameters.values())
+    by_place = [(each.name, _CHECKS.get(str(each.annotation))) for each in parameters]
+    by_name = {name: check for name, check in by_place if check is not None}
+
+    @functools.wraps(call)
+    def checking(*args: Any, **kwargs: Any) -> Any:
+        given = [
+            value if check is None else check(name, value)
+            for (name, check), value in zip(by_place, args, strict=False)
+        ]
+        for name in kwargs.keys() & by_name.keys():
+            kwargs[name] = by_name[name](name, kwargs[name])
+        return call(*given, *args[len(given) :], **kwargs)
+
+    return checking

@@ -1,0 +1,180 @@
+"""What a user saw who had a damaged file, or gave a call what it cannot take."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+import pytest
+
+from sessionstore import TitleTakenError
+
+
+@pytest.mark.parametrize("bad", ["CAST(x'61ff62' AS TEXT)", "x'80ff00'", "NULL", "'a' || char(0)"])
+def test_one_session_with_a_damaged_id_leaves_every_list_whole(store, sql, bad):
+    store.create_session("good", "cli")
+    store.append_message("good", "user", "hello")
+    store.create_session("bad", "cli")
+    for session_id in ("good", "bad"):
+        store.end_session(session_id, "done")
+    sql(f"UPDATE sessions SET id = {bad} WHERE id = 'bad'")
+    assert "good" in {each["id"] for each in store.list_sessions_rich()}
+    assert "good" in {each["id"] for each in store.list_sessions_rich(order_by_last_active=True)}
+    assert len(store.search_sessions()) == 2
+    assert "good" in {each["id"] for each in store.export_all()}
+    assert "good" in store.prune_report(0)["pruned"]
+    assert store.prune_report(0)["pruned"] == store.prune_report(0, dry_run=False)["pruned"]
+
+
+@pytest.mark.parametrize(
+    "column", ["message_count", "input_tokens", "started_at", "title", "model"]
+)
+@pytest.mark.parametrize("bad", ["'abc'", "x'80ff00'", "CAST(x'61ff62' AS TEXT)"])
+def test_a_damaged_figure_or_text_is_marked(store, sql, column, bad):
+    store.create_session("s", "cli")
+    sql(f"UPDATE sessions SET {column} = {bad}")
+    (listed,) = store.list_sessions_rich()
+    texts = column in ("title", "model")
+    assert isinstance(listed[column], str) if texts else listed[column] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields"),
+    [
+        ((None,), {}),
+        ((True,), {}),
+        (("1d",), {}),
+        ((-1,), {}),
+        ((math.nan,), {}),
+        ((90,), {"older_than": None}),
+        ((90,), {"older_than": "1d"}),
+        ((), {"older_than": None}),
+        ((90,), {"sessions_dir": 5}),
+    ],
+)
+def test_a_prune_without_one_clear_age_deletes_nothing(store, arguments, fields):
+    store.create_session("s", "cli", started_at=0)
+    store.end_session("s", "done")
+    with pytest.raises((ValueError, TypeError)):
+        store.prune_sessions(*arguments, **fields)
+    if "older_than" not in fields:
+        with pytest.raises((ValueError, TypeError)):
+            store.maybe_auto_prune_and_vacuum(*arguments, **fields)
+    assert store.get_meta("last_auto_prune") is None
+    with pytest.raises(TypeError):
+        store.delete_session("s", sessions_dir=5)
+    assert store.get_session("s")
+
+
+def test_what_the_store_gives_can_be_synced_again(store):
+    store.create_session("s", "cli")
+    given = [
+        {"role": "user", "content": [{"\ud83d\ude00": "\ud83d\ude00", "n": 1}]},
+        {"role": "assistant", "tool_calls": [{"id": "c", "name": "f"}]},
+    ]
+    assert len(store.sync_messages("s", given)) == 2
+    given[1]["tool_calls"] = [{"name": "f", "id": "c"}]
+    assert store.sync_messages("s", given) == []
+    assert store.sync_messages("s", store.get_messages("s")) == []
+    store.append_message("s", "user", "last")
+    assert [each["content"] for each in store.get_messages("s", last=1)] == ["last"]
+    for other in (True, 1.0):
+        with pytest.raises(Exception, match="differs"):
+            store.sync_messages("s", [{"role": "user", "content": [{"😀": "😀", "n": other}]}])
+
+
+def test_sessions_that_are_their_own_ancestors_are_listed(store, sql):
+    for name in ("x", "y", "z"):
+        store.create_session(name, "cli", started_at=ord(name))
+    for name, parent in (("x", "y"), ("y", "x"), ("z", "z")):
+        sql("UPDATE sessions SET parent_session_id = ? WHERE id = ?", parent, name)
+    for way in ({}, {"order_by_last_active": True}, {"project_compression_tips": False}):
+        assert [each["id"] for each in store.list_sessions_rich(**way)] == ["z", "x"]
+
+
+def test_a_chain_of_1500_links_ends_at_its_end(store, sql):
+    sql(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1499) "
+        "INSERT INTO sessions(id, source, started_at, ended_at, end_reason, parent_session_id) "
+        "SELECT 'c' || i, 'cli', i, i + 1, 'compression', "
+        "CASE WHEN i THEN 'c' || (i - 1) END FROM n"
+    )
+    assert store.get_compression_tip("c0") == "c1499"
+    assert [each["id"] for each in store.list_sessions_rich()] == ["c1499"]
+
+
+@pytest.mark.parametrize(
+    "title", ["a  b", unicodedata.normalize("NFD", "Résumé"), "L" * 150, "line\nbreak", "x\u200by"]
+)
+def test_a_title_is_found_as_it_is_stored(store, sql, title):
+    store.create_session("s", "cli", user_id="u2")
+    sql("UPDATE sessions SET title = ?", title)
+    assert store.get_session_by_title(title)["id"] == store.resolve_session_by_title(title) == "s"
+    assert store.resolve_session_by_title(title, user_id="u1") is None
+    composed = unicodedata.normalize("NFC", title)
+    assert [each["id"] for each in store.list_sessions_rich(title=composed)] == ["s"]
+
+
+def test_the_other_normal_form_of_a_title_is_taken(store, sql):
+    store.create_session("s", "cli")
+    store.create_session("t", "cli")
+    sql("UPDATE sessions SET title = ? WHERE id = 's'", unicodedata.normalize("NFD", "Résumé"))
+    with pytest.raises(TitleTakenError):
+        store.set_session_title("t", "Résumé")
+    assert store.set_session_title("nosuch", "Résumé") is False
+
+
+def test_a_title_is_never_cut_within_a_flag(store):
+    store.create_session("s", "cli", title="🇩🇪" * 50)
+    following = store.get_next_title_in_lineage("🇩🇪" * 50)
+    assert following == "🇩🇪" * 48 + " #2"
+    assert store.sanitize_title("\u3164\u115f\u1160\u2800\u034f\U000e0041") is None
+
+
+def test_deep_content_is_whole_far_down_in_the_stack(store):
+    store.create_session("s", "cli")
+    deep: list = []
+    for _ in range(380):
+        deep = [deep]
+
+    def down(frames: int):
+        if frames:
+            return down(frames - 1)
+        store.append_message("s", "user", deep, tool_calls=deep)
+        (message,) = store.get_messages("s")
+        return message["content"], message["tool_calls"]
+
+    assert down(600) == (deep, deep)
+
+
+@pytest.mark.parametrize("bad", [["s"], {"a": 1}, ("s",), 5, b"s"])
+def test_what_is_no_text_is_refused_by_name(store, bad):
+    with pytest.raises(TypeError, match="session_id must be text"):
+        store.get_session(bad)
+    with pytest.raises(TypeError, match="title must be text"):
+        store.list_sessions_rich(title=bad)
+    with pytest.raises(TypeError):
+        store.list_sessions_rich(exclude_sources=[bad])
+    assert store.get_session(None) is None
+    assert store.get_lineage("") == []
+
+
+def test_numbers_that_no_row_can_have_are_refused(store):
+    store.create_session("s", "cli")
+    for call in (
+        lambda: store.get_messages("s", limit=2**70),
+        lambda: store.list_sessions_rich(min_messages=2**63),
+        lambda: store.list_sessions_rich(max_cost=math.nan),
+        lambda: store.list_sessions_rich(before=2**70),
+    ):
+        with pytest.raises(ValueError):
+            call()
+    for call in (
+        lambda: store.get_messages("s", limit=True),
+        lambda: store.append_messages("s", [None]),
+        lambda: store.sync_messages("s", "text"),
+        lambda: store.iter_export({}),
+        lambda: store.list_sessions_rich(min_tokens="5"),
+    ):
+        with pytest.raises(TypeError):
+            call()
