@@ -169,9 +169,14 @@ def require_current(status: SchemaStatus, location: Location) -> None:
     if status.up_to_date:
         return
     option = "--db" if location.path else "--url"
-    found = "holds no store yet" if status.empty else f"is at {status.label}"
-    msg = (
-        f"{location} {found}, and this sessionstore works with {SCHEMA_REVISION}; "
-        f"upgrade it: sessionstore db upgrade {option} {shlex.quote(str(location))}"
-    )
+    command = f"sessionstore db upgrade {option} {shlex.quote(str(location))}"
+    if status.empty:
+        absent = location.path is not None and not location.path.exists()
+        found = "does not exist" if absent else "is empty"
+        msg = f"{location} {found}; to make a store of it: {command}"
+    else:
+        msg = (
+            f"{location} is at {status.label}, and this sessionstore works with "
+            f"{SCHEMA_REVISION}; upgrade it: {command}"
+        )
     raise SchemaOutdatedError(msg, found=status.label, expected=SCHEMA_REVISION)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,9 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sessionstore import schema
 from sessionstore.engine import Location, locate, reporting_errors
-from sessionstore.errors import StoreBusyError, StoreClosedError, StoreUnavailableError
+from sessionstore.errors import StoreClosedError, StoreUnavailableError
 from sessionstore.retry import retrying
 from sessionstore.settings import StoreSettings
+from sessionstore.turns import Turn
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class StoreBase:
 
     def __init__(
         self,
-        db_path: str | os.PathLike[str] | None = None,
+        db_path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
         *,
         url: str | None = None,
         read_only: bool = False,
@@ -45,8 +45,8 @@ class StoreBase:
         self._writes = 0
         # Writers of one process queue here rather than at the database, where they would
         # wait in steps of the busy handler. It is free while a retry pauses.
-        self._writer = threading.Lock()
-        self._read_with_retry = retrying(self._settings)(self._database.read)
+        self._writer = Turn()
+        self._read_with_retry = retrying(self._settings, writes=False)(self._database.read)
         self._write_with_retry = retrying(self._settings)(self._write_once)
 
     @property
@@ -108,17 +108,9 @@ class StoreBase:
         return result
 
     def _write_once(self, unit: Callable[[Connection], T]) -> T:
-        patience_s = self._settings.write_patience_s
-        if not self._writer.acquire(timeout=patience_s):
-            msg = (
-                f"the store was busy: other threads of this process wrote for {patience_s:.1f} s; "
-                "nothing was written, try again"
-            )
-            raise StoreBusyError(msg, attempts=1, waited_s=patience_s)
-        try:
+        # A turn that is not had is one attempt, as long as the database's own wait.
+        with self._writer.taken(self._settings.busy_timeout_s):
             return self._database.write(unit)
-        finally:
-            self._writer.release()
 
     def _outside_transaction(self, unit: Callable[[Any], T]) -> T:
         """Run a unit that no transaction may hold, such as VACUUM, when no thread writes."""
@@ -128,7 +120,7 @@ class StoreBase:
             raise StoreUnavailableError(msg)
 
         def alone() -> T:
-            with self._writer:
+            with self._writer.taken(self._settings.busy_timeout_s):
                 return self._database.outside_transaction(unit)
 
         with reporting_errors(self._location):
