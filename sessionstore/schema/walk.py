@@ -16,6 +16,7 @@ from sqlalchemy.exc import OperationalError
 from sessionstore.engine import WRITE_OPTION, Database, reporting_errors
 from sessionstore.errors import MigrationError
 from sessionstore.retry import is_contention, retrying
+from sessionstore.schema.complete import add_missing_columns
 from sessionstore.schema.status import SchemaStatus, check_supported_by, read_status
 from sessionstore.settings import StoreSettings
 
@@ -82,7 +83,16 @@ def upgrade(
         place = history.place(status.revision)
         return history.ids[place] if place < target else None
 
-    return _walk(database, settings, history, next_up, progress)
+    done = _walk(database, settings, history, next_up, progress)
+    if done and folder is None and to == "head" and database.location.path is not None:
+
+        def complete() -> None:
+            with write_lock(database, settings) as connection:
+                add_missing_columns(connection)
+
+        with reporting_errors(database.location):
+            retrying(settings)(complete)()
+    return done
 
 
 def downgrade(
