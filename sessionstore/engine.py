@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.pool import NullPool, QueuePool
+from sqlalchemy.pool import NullPool
 
 from sessionstore.errors import (
     ConflictError,
@@ -30,8 +30,9 @@ from sessionstore.errors import (
     StoreBusyError,
     StoreUnavailableError,
 )
-from sessionstore.retry import is_contention, retrying
-from sessionstore.settings import StoreSettings, default_location
+from sessionstore.retry import OtherThreadsError, busy, is_contention, retrying
+from sessionstore.settings import StoreSettings, default_location, home_expanded
+from sessionstore.turns import LastingPool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,12 +73,15 @@ class Location:
 
 
 def locate(
-    db_path: str | os.PathLike[str] | None = None, *, url: str | URL | None = None
+    db_path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+    *,
+    url: str | URL | None = None,
 ) -> Location:
     """Turn what the caller named, or else the defaults of this machine, into a location.
 
     Raises:
-        ValueError: Both were given, or the URL names no database this package knows.
+        ValueError: Both were given, the URL names no database this package knows, or the
+            path can be no path.
         StoreUnavailableError: The database would live in memory only.
     """
     if db_path is not None and url is not None:
@@ -86,12 +90,13 @@ def locate(
     if db_path is None and url is None:
         default = default_location()
         url, db_path = (default, None) if isinstance(default, str) else (None, default)
-    if url is None:
-        return _locate_file(os.fspath(db_path))  # type: ignore[arg-type] # one of the two is set
+    if db_path is not None:
+        return _locate_file(os.fsdecode(db_path))
     try:
-        parsed = make_url(url)
+        parsed = make_url(url)  # type: ignore[arg-type] # one of the two is set
         backend = parsed.get_backend_name()
-    except (ArgumentError, NoSuchModuleError) as error:
+        parsed.get_dialect()
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
         msg = "this is no database URL; write sqlite:///FILE or postgresql+psycopg://HOST/NAME"
         raise ValueError(msg) from error
     if backend == "sqlite":
@@ -109,8 +114,11 @@ def _locate_file(name: str) -> Location:
             "since several connections share it. For a passing one use a temporary folder"
         )
         raise StoreUnavailableError(msg)
+    if "\0" in name:
+        msg = f"{name!r} is no path: no name of a file holds a NUL character"
+        raise ValueError(msg)
     # SQLite puts -wal and -shm beside the file that a link points to, so that one is meant.
-    path = Path(os.path.realpath(Path(name).expanduser()))
+    path = Path(os.path.realpath(home_expanded(name)))
     return Location(URL.create("sqlite", database=str(path)), path)
 
 
@@ -139,6 +147,7 @@ class Database:
                 return self._run(connection, unit)
         # A file that nobody has open is read as it lies, without a lock or a side file. A
         # writer that comes meanwhile shows in what stat says, and the unit is run again.
+        began_at = time.monotonic()
         for _ in range(_SETTLE_ATTEMPTS):
             before = _fingerprint_at_rest(self.location.path)
             unlocked = True
@@ -153,7 +162,7 @@ class Database:
                 if not unlocked or before == _fingerprint(self.location.path):
                     return result
         msg = f"{self.location} changed during each of {_SETTLE_ATTEMPTS} reads; try again"
-        raise StoreBusyError(msg, attempts=_SETTLE_ATTEMPTS, waited_s=0.0)
+        raise StoreBusyError(msg, attempts=_SETTLE_ATTEMPTS, waited_s=time.monotonic() - began_at)
 
     def write(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one transaction that holds the write lock from its first moment."""
@@ -204,23 +213,15 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
         StoreBusyError: The switch to WAL found the file locked for too long.
     """
     if location.path is None:
-        engine = create_engine(
-            location.url,
-            pool_size=settings.connections,
-            max_overflow=0,
-            pool_pre_ping=True,
-            connect_args={"application_name": "sessionstore"},
-        )
-        return Database(location, engine, read_only=False)
+        return Database(location, _server_engine(location, settings), read_only=False)
     _create_private_file(location.path)
     uri = location.path.as_uri() + "?mode=rw"
     engine = create_engine(
         location.url,
         creator=lambda: _connect(uri, settings),
-        poolclass=QueuePool,
+        poolclass=LastingPool,
         pool_size=settings.connections,
-        max_overflow=0,
-        pool_use_lifo=True,
+        pool_timeout=settings.busy_timeout_s,
     )
     event.listen(engine, "begin", _begin)
     database = Database(location, engine, read_only=False)
@@ -245,19 +246,14 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
         StoreUnavailableError: There is no such file.
     """
     if location.path is None:
-        engine = create_engine(
-            location.url,
-            pool_size=settings.connections,
-            max_overflow=0,
-            pool_pre_ping=True,
-            execution_options={"postgresql_readonly": True},
-            connect_args={"application_name": "sessionstore"},
-        )
+        engine = _server_engine(location, settings, postgresql_readonly=True)
         return Database(location, engine, read_only=True)
     path = location.path
     if not path.exists():
         msg = f"{path} does not exist; name an existing store, or open it without read_only"
         raise StoreUnavailableError(msg)
+    if path.is_dir():
+        raise _is_a_folder(path)
 
     def connect() -> sqlite3.Connection:
         # A read-only connection to a WAL file would make -wal and -shm and leave them, so a
@@ -272,6 +268,25 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
     return Database(location, engine, read_only=True)
 
 
+def _server_engine(location: Location, settings: StoreSettings, **options: bool) -> Engine:
+    try:
+        return create_engine(
+            location.url,
+            poolclass=LastingPool,
+            pool_size=settings.connections,
+            pool_timeout=settings.busy_timeout_s,
+            pool_pre_ping=True,
+            execution_options=options,
+            connect_args={"application_name": "sessionstore"},
+        )
+    except ImportError as error:
+        msg = (
+            f"{location}: the driver {error.name} is not installed; "
+            "install sessionstore[postgres] and write postgresql+psycopg://HOST/NAME"
+        )
+        raise StoreUnavailableError(msg) from error
+
+
 def _create_private_file(path: Path) -> None:
     """Make the file, mode 0600 from its first moment, unless there is one already.
 
@@ -284,14 +299,29 @@ def _create_private_file(path: Path) -> None:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
             if path.is_dir():
-                msg = f"{path} is a folder; name a file"
-                raise StoreUnavailableError(msg) from None
+                raise _is_a_folder(path) from None
             if not path.parent.is_dir():
                 msg = f"{path.parent} is not a folder, so {path} cannot be made"
                 raise StoreUnavailableError(msg) from None
         except OSError as error:
             msg = f"{path} cannot be created: {error.strerror or error}"
             raise StoreUnavailableError(msg) from error
+
+
+def _is_a_folder(path: Path) -> StoreUnavailableError:
+    return StoreUnavailableError(f"{path} is a folder; name a file")
+
+
+def undo_unfinished(location: Location, settings: StoreSettings) -> None:
+    """Let SQLite undo what a program that was killed left half written, if anything.
+
+    Only a connection that may write does it, when it first reads, and it writes nothing
+    else (https://www.sqlite.org/atomiccommit.html#_hot_rollback_journals).
+    """
+    if location.path is not None:
+        with reporting_errors(location):
+            uri = location.path.as_uri() + "?mode=rw"
+            retrying(settings)(lambda: _connect(uri, settings).close())()
 
 
 class _Unlocked(sqlite3.Connection):
@@ -420,8 +450,12 @@ def _size(name: str) -> int:
         return 0
 
 
-# https://www.sqlite.org/rescode.html, primary codes that make a store unusable as it is.
+# https://www.sqlite.org/rescode.html, codes that make a store unusable as it is.
 _SQLITE_UNAVAILABLE = {
+    sqlite3.SQLITE_READONLY_ROLLBACK: (
+        "a program was killed while it wrote, and what it left half done has to be undone; "
+        "open it once without read_only, or run: sessionstore db upgrade"
+    ),
     sqlite3.SQLITE_PERM: "access is denied",
     sqlite3.SQLITE_READONLY: "it is read-only; check the modes of the file and its folder",
     sqlite3.SQLITE_IOERR: "reading or writing failed; check the disk",
@@ -434,34 +468,41 @@ _SQLITE_UNAVAILABLE = {
 
 
 @contextmanager
-def reporting_errors(location: Location) -> Iterator[None]:
+def reporting_errors(location: Location, *, writes: bool = True) -> Iterator[None]:
     """Turn the driver's errors into this package's, the one place where that happens.
 
-    Contention passes: `retry_on_contention` decides about it.
+    It stands around `retry_on_contention`; contention that comes here was met once.
     """
+    began_at = time.monotonic()
     try:
         yield
     except UnicodeEncodeError as error:
         # What a call stores is checked before; this is something that was looked for.
         msg = f"{error.object!r} holds half a surrogate pair, which no id, title or name can"
         raise ValueError(msg) from error
-    except PoolTimeoutError as error:
-        msg = f"{location}: every connection is in use; close long reads or open another store"
-        raise StoreBusyError(msg, attempts=1, waited_s=0.0) from error
-    except (DBAPIError, sqlite3.Error) as error:
+    except (DBAPIError, sqlite3.Error, PoolTimeoutError, OtherThreadsError) as error:
         if is_contention(error):
-            raise
+            waited_s = time.monotonic() - began_at
+            raise busy(error, attempts=1, waited_s=waited_s, writes=writes) from error
         raise _translated(error, location) from error
 
 
-def _translated(error: DBAPIError | sqlite3.Error, location: Location) -> SessionStoreError:
+def sqlite_code(error: BaseException) -> int | None:
+    """Give SQLite's code for an error, be it the driver's, SQLAlchemy's or ours."""
+    cause = error.__cause__ if isinstance(error, SessionStoreError) else error
+    original = cause.orig if isinstance(cause, DBAPIError) else cause
+    code: int | None = getattr(original, "sqlite_errorcode", None)
+    return code
+
+
+def _translated(error: Exception, location: Location) -> SessionStoreError:
     original = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(original, "sqlite_errorcode", None)
+    code = sqlite_code(error)
     if code is not None:
         primary = code & 0xFF
         if primary == sqlite3.SQLITE_CONSTRAINT:
             return ConflictError(f"{location}: {original}; nothing was written")
-        reason = _SQLITE_UNAVAILABLE.get(primary)
+        reason = _SQLITE_UNAVAILABLE.get(code) or _SQLITE_UNAVAILABLE.get(primary)
         said = f"{reason} ({original})" if reason else str(original)
         return StoreUnavailableError(f"{location}: {said}")
     said = str(original).strip().partition("\n")[0]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from sessionstore.errors import StoreBusyError
 from sessionstore.settings import StoreSettings
@@ -24,16 +25,36 @@ SQLITE_CONTENTION = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 POSTGRES_CONTENTION = frozenset({"40001", "40P01", "55P03"})
 
 
+class OtherThreadsError(Exception):
+    """Other threads of this process were in the way; the message says how."""
+
+
 def is_contention(error: BaseException) -> bool:
-    """Say whether a driver's error means "another transaction was in the way".
+    """Say whether an error means "another transaction was in the way".
 
     Decided by the driver's code, never by its words.
     """
+    if isinstance(error, OtherThreadsError | PoolTimeoutError):
+        return True
     original = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.Error):
         code = getattr(original, "sqlite_errorcode", None)
         return code is not None and code & 0xFF in SQLITE_CONTENTION
     return getattr(original, "sqlstate", None) in POSTGRES_CONTENTION
+
+
+def busy(error: BaseException, *, attempts: int, waited_s: float, writes: bool) -> StoreBusyError:
+    """Say what was in the way, how often and how long it was tried, and what to do."""
+    tried = f"{attempts} attempt{'' if attempts == 1 else 's'} in {waited_s:.1f} s"
+    effect = "nothing was written" if writes else "nothing was read"
+    if isinstance(error, OtherThreadsError | PoolTimeoutError):
+        advice = f"{error}, or waited for a program that holds the write lock; try again"
+    elif writes:
+        advice = "Try again, or find the program that holds the write lock"
+    else:
+        advice = "Try again, or find the program that locks the store"
+    message = f"the store was busy: {tried}; {effect}. {advice[:1].upper()}{advice[1:]}"
+    return StoreBusyError(message, attempts=attempts, waited_s=waited_s)
 
 
 def retry_on_contention(
@@ -42,6 +63,7 @@ def retry_on_contention(
     min_attempts: int,
     pause_s: tuple[float, float],
     enabled: bool = True,
+    writes: bool = True,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[float, float], float] = random.uniform,
@@ -57,6 +79,7 @@ def retry_on_contention(
         min_attempts: … and this many attempts, whichever comes later.
         pause_s: Shortest and longest pause between two attempts, in seconds.
         enabled: False runs the function once and lets the driver's error through.
+        writes: Whether the unit writes, for the words of the error.
         clock: Seconds, monotonic.
         sleep: Pauses for so many seconds.
         jitter: Draws a number between two.
@@ -79,12 +102,8 @@ def retry_on_contention(
                         raise
                     waited_s = clock() - began_at
                     if attempts >= min_attempts and waited_s >= patience_s:
-                        message = (
-                            f"the store was busy: {attempts} attempts in {waited_s:.1f} s; nothing "
-                            "was written. Try again, or find the program that holds the write lock"
-                        )
-                        raise StoreBusyError(
-                            message, attempts=attempts, waited_s=waited_s
+                        raise busy(
+                            error, attempts=attempts, waited_s=waited_s, writes=writes
                         ) from error
                 sleep(jitter(*pause_s))
 
@@ -94,16 +113,18 @@ def retry_on_contention(
 
 
 def retrying(
-    settings: StoreSettings, *, patience_s: float | None = None
+    settings: StoreSettings, *, patience_s: float | None = None, writes: bool = True
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function run again as the settings of a store say.
 
     Args:
         settings: Patience, attempts and pauses.
         patience_s: Another patience than theirs, in seconds.
+        writes: Whether the function writes.
     """
     return retry_on_contention(
         patience_s=settings.write_patience_s if patience_s is None else patience_s,
         min_attempts=settings.write_min_attempts,
         pause_s=settings.retry_pause_s,
+        writes=writes,
     )

@@ -48,5 +48,18 @@ def default_location() -> str | Path:
     if url := os.environ.get("SESSIONSTORE_URL"):
         return url
     if home := os.environ.get("HERMES_HOME"):
-        return Path(home).expanduser() / "state.db"
-    return Path("~/.hermes/state.db").expanduser()
+        return home_expanded(home) / "state.db"
+    return home_expanded("~/.hermes/state.db")
+
+
+def home_expanded(name: str) -> Path:
+    """Put the home folder in the place of a tilde.
+
+    Raises:
+        ValueError: There is none, as where `~name` names no user.
+    """
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        msg = f"{name!r} begins with a home folder that is not known; write the whole path"
+        raise ValueError(msg) from error

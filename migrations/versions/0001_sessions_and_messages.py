@@ -172,13 +172,14 @@ def upgrade() -> None:
             if name not in there:
                 op.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
     for name, statement in INDEXES.items():
-        if _text(name) != statement:
-            op.execute(f"DROP INDEX IF EXISTS {name}")
-            op.execute(statement)
+        _make_index(name, statement)
     if _text("messages_fts") is None:
         _create_index()
-    # One row, at least 1; some files have none or two.
-    (level,) = _query("SELECT max(1, coalesce(max(version), 1)) FROM schema_version")[0]
+    # One row, at least 1; some files have none, two, or what is no number.
+    (level,) = _query(
+        "SELECT max(1, coalesce(max(version), 1)) FROM schema_version "
+        "WHERE typeof(version) = 'integer'"
+    )[0]
     op.execute("DELETE FROM schema_version")
     op.execute(f"INSERT INTO schema_version (version) VALUES ({level:d})")
 
@@ -192,6 +193,19 @@ def downgrade() -> None:
     op.execute("DROP TABLE messages")
     op.execute("DROP TABLE sessions")
     op.execute("DROP TABLE schema_version")
+    if op.get_context().dialect.name == "sqlite":
+        for name in INDEXES:
+            if _columns(f"{name}_before_{revision}"):
+                op.execute(f"ALTER TABLE {name}_before_{revision} RENAME TO {name}")
+
+
+def _make_index(name: str, statement: str) -> None:
+    """Make an index; a table of that name, which is somebody else's, steps aside."""
+    if _columns(name):
+        op.execute(f"ALTER TABLE {name} RENAME TO {name}_before_{revision}")
+    if _text(name) != statement:
+        op.execute(f"DROP INDEX IF EXISTS {name}")
+        op.execute(statement)
 
 
 def _create_index() -> None:
@@ -219,7 +233,9 @@ def _attempt(statement: str) -> bool:
 
 
 def _columns(table: str) -> set[str]:
-    return {name for _, name, *_ in _query(f"PRAGMA table_info({table})")}
+    """Name the columns in lower case: SQLite takes `TITLE` for `title`."""
+    """Name the columns in lower case: SQLite takes `TITLE` for `title`."""
+    return {name.lower() for _, name, *_ in _query(f"PRAGMA table_info({table})")}
 
 
 def _text(name: str) -> str | None:

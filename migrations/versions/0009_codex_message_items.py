@@ -29,5 +29,6 @@ def downgrade() -> None:
 
 
 def _columns(table: str) -> set[str]:
+    """Name the columns in lower case: SQLite takes `TITLE` for `title`."""
     rows = op.get_bind().exec_driver_sql(f"PRAGMA table_info({table})")
-    return {name for _, name, *_ in rows}
+    return {name.lower() for _, name, *_ in rows}

@@ -5,6 +5,8 @@ in hexadecimal, of the prompt's UTF-8 bytes. Existing prompts move there, byte f
 `sessions.system_prompt` becomes NULL; what other programs still write into it counts when it
 is read. A file gets smaller when it is vacuumed.
 
+Before that, the columns of level 11 that a file lacks in spite of its number are added.
+
 A column or a table of ours that another program made first steps aside, under a name that
 ends in `_before_0012`, and going back lets it have its name again.
 
@@ -47,6 +49,30 @@ CREATE TABLE system_prompts (
 text COLLATE "C"
     CONSTRAINT fk_sessions_system_prompt_hash_system_prompts REFERENCES system_prompts (hash)""",
 )
+# What levels 2 to 9 promise; some files say a level and do not keep it.
+LEVEL_11 = {
+    "sessions": {
+        "title": "TEXT",
+        **dict.fromkeys(
+            ("cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "api_call_count"),
+            "INTEGER DEFAULT 0",
+        ),
+        **dict.fromkeys(("billing_provider", "billing_base_url", "billing_mode"), "TEXT"),
+        **dict.fromkeys(("estimated_cost_usd", "actual_cost_usd"), "REAL"),
+        **dict.fromkeys(("cost_status", "cost_source", "pricing_version"), "TEXT"),
+    },
+    "messages": dict.fromkeys(
+        (
+            "finish_reason",
+            "reasoning",
+            "reasoning_details",
+            "codex_reasoning_items",
+            "reasoning_content",
+            "codex_message_items",
+        ),
+        "TEXT",
+    ),
+}
 FITS = "{0} IS NULL OR {0} IN (SELECT hash FROM system_prompts)"
 AT_ONCE = 200
 
@@ -54,6 +80,8 @@ AT_ONCE = 200
 def upgrade() -> None:
     """Make the table, move the prompts, index the references."""
     sqlite = op.get_context().dialect.name == "sqlite"
+    if sqlite:
+        _keep_promises()
     table, column = SQLITE if sqlite else POSTGRESQL
     _make_table("system_prompts", table)
     _add("sessions", "system_prompt_hash", column, FITS)
@@ -73,6 +101,19 @@ def downgrade() -> None:
     op.execute("DROP INDEX ix_sessions_system_prompt_hash")
     _drop("sessions", "system_prompt_hash")
     _drop_table("system_prompts")
+
+
+def _keep_promises() -> None:
+    for table, promised in LEVEL_11.items():
+        there = _columns(table)
+        for name, kind in promised.items():
+            if name not in there:
+                op.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+    op.execute(
+        "CREATE UNIQUE INDEX IF NOT EXISTS idx_sessions_title_unique "
+        "ON sessions(title) WHERE title IS NOT NULL"
+    )
+    op.execute("CREATE TABLE IF NOT EXISTS state_meta (key TEXT PRIMARY KEY, value TEXT)")
 
 
 def _move_on_sqlite() -> None:
@@ -169,4 +210,4 @@ def _columns(table: str) -> set[str]:
     if op.get_context().dialect.name != "sqlite":
         return set()
     rows = op.get_bind().exec_driver_sql(f"PRAGMA table_info({table})")
-    return {name for _, name, *_ in rows}
+    return {name.lower() for _, name, *_ in rows}

@@ -217,6 +217,8 @@ def _columns(table: str) -> dict[str, str]:
         return {}
     rows = op.get_bind().exec_driver_sql(f"PRAGMA table_info({table})")
     return {
-        name: kind + (" NOT NULL" if required else "") + (f" DEFAULT {default}" if default else "")
+        name.lower(): kind
+        + (" NOT NULL" if required else "")
+        + (f" DEFAULT {default}" if default else "")
         for _, name, kind, required, default, _ in rows
     }

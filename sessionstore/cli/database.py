@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from sqlalchemy import Connection, func, select
@@ -22,9 +22,12 @@ from sessionstore.engine import (
 )
 from sessionstore.errors import StoreUnavailableError
 from sessionstore.models import SCHEMA_REVISION, SchemaVersionRow
+from sessionstore.retry import retrying
 from sessionstore.schema import SchemaStatus
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
+
+T = TypeVar("T")
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 # A damaged file may have a finding for every page.
@@ -47,7 +50,7 @@ def upgrade() -> None:
     is made. A newer one is refused, untouched.
     """
     location, settings = chosen_location(), StoreSettings()
-    before = _looked_at(location, settings)
+    before = schema.look_at(location, settings)
     if before.up_to_date:
         _complete_index(location)
         click.echo(f"{safe(str(location))} is at {before.label} already")
@@ -83,7 +86,7 @@ def current(*, as_json: bool) -> None:
     location = existing_location()
     with _to_look_at(location) as store:
         status = _status(store)
-        level = store.read(_hermes_level) if status.revision else status.hermes_level
+        level = _read(store, _hermes_level) if status.revision else status.hermes_level
     if as_json:
         write_json(
             {
@@ -156,29 +159,19 @@ def _to_look_at(location: Location) -> Iterator[Database]:
     """Open a store of any age to read, unless it is newer or another program's."""
     store = open_read_only(location, StoreSettings())
     try:
-        with reporting_errors(location):
-            schema.check_supported(_status(store), location)
-            yield store
+        schema.check_supported(_status(store), location)
+        yield store
     finally:
         store.close()
-
-
-def _looked_at(location: Location, settings: StoreSettings) -> SchemaStatus:
-    """Say what a store is at before anything is done to it; an absent one is empty."""
-    if location.path is not None and not location.path.exists():
-        return SchemaStatus(empty=True)
-    store = open_read_only(location, settings)
-    try:
-        status = _status(store)
-    finally:
-        store.close()
-    schema.check_supported(status, location)
-    return status
 
 
 def _status(store: Database) -> SchemaStatus:
-    with reporting_errors(store.location):
-        return store.read(schema.read_status)
+    return _read(store, schema.read_status)
+
+
+def _read(store: Database, unit: Callable[[Connection], T]) -> T:
+    with reporting_errors(store.location, writes=False):
+        return retrying(StoreSettings(), writes=False)(store.read)(unit)
 
 
 def _hermes_level(connection: Connection) -> int | None:
@@ -188,6 +181,8 @@ def _hermes_level(connection: Connection) -> int | None:
 def _schema_trouble(status: SchemaStatus) -> str | None:
     if status.up_to_date:
         return None
+    if status.empty:
+        return "nothing was ever stored here; `sessionstore db upgrade` makes a store of it"
     return f"at {status.label}, not {SCHEMA_REVISION}; run `sessionstore db upgrade`"
 
 
@@ -203,8 +198,7 @@ def _trouble(
 ) -> str | None:
     """Run a check of SQLite's own; its first findings in one sentence, or None."""
     try:
-        with reporting_errors(store.location):
-            rows = store.read(lambda connection: connection.exec_driver_sql(pragma).all())
+        rows = _read(store, lambda connection: connection.exec_driver_sql(pragma).all())
     except StoreUnavailableError as error:
         return str(error)  # too damaged to be checked
     found = [text for row in rows if (text := describe(row)) is not None]

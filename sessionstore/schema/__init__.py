@@ -11,7 +11,7 @@ programs may take turns, and one that is killed leaves a whole number of revisio
 The only module that imports Alembic, late: opening an up-to-date store does without.
 """
 
-from sessionstore.schema.opening import locked, open_current
+from sessionstore.schema.opening import locked, look_at, open_current
 from sessionstore.schema.status import (
     SchemaStatus,
     check_supported,
@@ -33,6 +33,7 @@ __all__ = [
     "downgrade",
     "history",
     "locked",
+    "look_at",
     "migrations_folder",
     "open_current",
     "read_status",

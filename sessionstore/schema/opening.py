@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import OperationalError
 
 from sessionstore.engine import (
     Database,
@@ -15,9 +15,11 @@ from sessionstore.engine import (
     open_database,
     open_read_only,
     reporting_errors,
+    sqlite_code,
+    undo_unfinished,
 )
-from sessionstore.errors import StoreBusyError
-from sessionstore.retry import is_contention, retrying
+from sessionstore.errors import StoreUnavailableError
+from sessionstore.retry import retrying
 from sessionstore.schema.status import (
     SchemaStatus,
     check_supported,
@@ -54,15 +56,15 @@ def open_current(
     elif location.path is None:
         database = open_database(location, settings)
     else:
-        status = look_at_file(location, settings)
+        status = look_at(location, settings)
         if not migrate:
             require_current(status, location)
         database = open_database(location, settings)
         if status.up_to_date:
             return database
     try:
-        with reporting_errors(location):
-            status = retrying(settings)(database.read)(read_status)
+        with reporting_errors(location, writes=False):
+            status = retrying(settings, writes=False)(database.read)(read_status)
         check_supported(status, location)
         if read_only or not migrate:
             require_current(status, location)
@@ -74,22 +76,36 @@ def open_current(
     return database
 
 
-def look_at_file(location: Location, settings: StoreSettings) -> SchemaStatus:
-    """Say what a file is at, and refuse it or not, without touching it."""
+def look_at(location: Location, settings: StoreSettings) -> SchemaStatus:
+    """Say what a store is at before it is opened to write, and refuse it or not.
+
+    A file is not touched, but for what a killed program left half done, if that has to be
+    undone before it can be read.
+    """
     try:
-        absent = location.path is None or location.path.stat().st_size == 0
+        absent = location.path is not None and location.path.stat().st_size == 0
     except OSError:
         absent = True  # or out of reach; opening it will say so
     if absent:
         return SchemaStatus(empty=True)
-    database = open_read_only(location, settings)
     try:
-        with reporting_errors(location):
-            status = retrying(settings)(database.read)(read_status)
-    finally:
-        database.close()
+        status = _looked_at(location, settings)
+    except StoreUnavailableError as error:
+        if sqlite_code(error) != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise
+        undo_unfinished(location, settings)
+        status = _looked_at(location, settings)
     check_supported(status, location)
     return status
+
+
+def _looked_at(location: Location, settings: StoreSettings) -> SchemaStatus:
+    database = open_read_only(location, settings)
+    try:
+        with reporting_errors(location, writes=False):
+            return retrying(settings, writes=False)(database.read)(read_status)
+    finally:
+        database.close()
 
 
 @contextmanager
@@ -106,7 +122,7 @@ def locked(url: str | None) -> Iterator[Connection]:
     # A command cannot be run again from here, so the wait for the lock is one long wait.
     settings = StoreSettings(busy_timeout_s=20.0)
     if location.path:
-        look_at_file(location, settings)
+        look_at(location, settings)
     database = open_database(location, settings)
     try:
         with (
@@ -116,10 +132,5 @@ def locked(url: str | None) -> Iterator[Connection]:
         ):
             check_supported(read_status(connection), location)
             yield connection
-    except OperationalError as error:
-        if not is_contention(error):
-            raise
-        msg = f"{location}: another program holds the write lock; nothing was written. Try again"
-        raise StoreBusyError(msg, attempts=1, waited_s=settings.busy_timeout_s) from error
     finally:
         database.close()

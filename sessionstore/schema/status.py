@@ -59,8 +59,9 @@ def read_status(connection: Connection) -> SchemaStatus:
     try:
         # `alembic_version` alone proves little: other programs use Alembic too.
         rows = connection.exec_driver_sql(
-            "SELECT version_num, (SELECT count(*) FROM sqlite_master WHERE type = 'table' "
-            "AND name IN ('sessions', 'messages', 'schema_version')) FROM alembic_version"
+            "SELECT version_num, typeof(version_num), (SELECT count(*) FROM sqlite_master "
+            "WHERE type = 'table' AND name IN "
+            "('alembic_version', 'sessions', 'messages', 'schema_version')) FROM alembic_version"
         ).all()
     except OperationalError as error:
         if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
@@ -68,13 +69,18 @@ def read_status(connection: Connection) -> SchemaStatus:
         rows = []
     if rows:
         revision = _one_revision([row[0] for row in rows])
-        return SchemaStatus(revision, foreign=revision in KNOWN and rows[0][1] < len(_OURS))
+        # The name of a revision is text, and stands in a table of Alembic's.
+        strange = any(kind != "text" for _, kind, _ in rows)
+        lacking = revision in KNOWN and rows[0][2] < len(_OURS) + 1
+        return SchemaStatus(None if strange else revision, foreign=strange or lacking)
     tables = set(
         connection.exec_driver_sql(
-            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') "
+            "SELECT lower(name) FROM sqlite_master WHERE type IN ('table', 'view') "
             r"AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
         ).scalars()
     )
+    if "alembic_version" in tables and not _has(connection, "alembic_version", "version_num"):
+        return SchemaStatus(foreign=True)
     if _is_hermes(connection, tables):
         level = connection.exec_driver_sql(
             "SELECT max(version) FROM schema_version WHERE typeof(version) = 'integer'"
@@ -107,12 +113,16 @@ def _one_revision(rows: Sequence[object]) -> str:
     return ", ".join(sorted(str(row) for row in rows))
 
 
+def _has(connection: Connection, table: str, *columns: str) -> bool:
+    found = connection.exec_driver_sql(f"PRAGMA table_info({table})")
+    return {name.lower() for _, name, *_ in found}.issuperset(columns)
+
+
 def _is_hermes(connection: Connection, tables: set[str]) -> bool:
     """Tell a file of Hermes from one of the many others with a table `schema_version`."""
 
     def has(table: str, *columns: str) -> bool:
-        found = connection.exec_driver_sql(f"PRAGMA table_info({table})")
-        return {name for _, name, *_ in found}.issuperset(columns)
+        return _has(connection, table, *columns)
 
     if not has("schema_version", "version"):
         return False
@@ -141,8 +151,8 @@ def check_supported_by(
     """Refuse as `check_supported` does, by the revisions of any one history."""
     if status.foreign:
         msg = (
-            f"{location} is a database of another program: it has tables, but not those of a "
-            "session store; name another one. Nothing was changed"
+            f"{location} is a database of another program: its tables, or its alembic_version, "
+            "are not those of a session store; name another one. Nothing was changed"
         )
         raise StoreUnavailableError(msg)
     if status.hermes_level is not None and status.hermes_level > HERMES_LEVEL:
@@ -169,9 +179,14 @@ def require_current(status: SchemaStatus, location: Location) -> None:
     if status.up_to_date:
         return
     option = "--db" if location.path else "--url"
-    found = "holds no store yet" if status.empty else f"is at {status.label}"
-    msg = (
-        f"{location} {found}, and this sessionstore works with {SCHEMA_REVISION}; "
-        f"upgrade it: sessionstore db upgrade {option} {shlex.quote(str(location))}"
-    )
+    command = f"sessionstore db upgrade {option} {shlex.quote(str(location))}"
+    if status.empty:
+        absent = location.path is not None and not location.path.exists()
+        found = "does not exist" if absent else "is empty"
+        msg = f"{location} {found}; to make a store of it: {command}"
+    else:
+        msg = (
+            f"{location} is at {status.label}, and this sessionstore works with "
+            f"{SCHEMA_REVISION}; upgrade it: {command}"
+        )
     raise SchemaOutdatedError(msg, found=status.label, expected=SCHEMA_REVISION)

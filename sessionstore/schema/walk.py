@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from sessionstore.engine import WRITE_OPTION, Database, reporting_errors
 from sessionstore.errors import MigrationError
 from sessionstore.retry import is_contention, retrying
+from sessionstore.schema.complete import add_missing_columns
 from sessionstore.schema.status import SchemaStatus, check_supported_by, read_status
 from sessionstore.settings import StoreSettings
 
@@ -84,7 +85,16 @@ def upgrade(
         return history.ids[place] if place < target else None
 
     end = history.ids[target - 1] if target else "base"
-    return _walk(database, settings, history, next_up, progress, end=end)
+    done = _walk(database, settings, history, next_up, progress, end=end)
+    if done and folder is None and to == "head" and database.location.path is not None:
+
+        def complete() -> None:
+            with write_lock(database, settings) as connection:
+                add_missing_columns(connection)
+
+        with reporting_errors(database.location):
+            retrying(settings)(complete)()
+    return done
 
 
 def downgrade(

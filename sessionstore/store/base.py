@@ -6,7 +6,6 @@ import inspect
 import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,10 +15,11 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sessionstore import schema, search
 from sessionstore.engine import Location, locate, reporting_errors
-from sessionstore.errors import StoreBusyError, StoreClosedError, StoreUnavailableError
-from sessionstore.retry import retrying
+from sessionstore.errors import StoreClosedError, StoreUnavailableError
+from sessionstore.retry import OtherThreadsError, retrying
 from sessionstore.settings import StoreSettings
 from sessionstore.store.arguments import checked
+from sessionstore.turns import Turn
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class StoreBase:
 
     def __init__(
         self,
-        db_path: str | os.PathLike[str] | None = None,
+        db_path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
         *,
         url: str | None = None,
         read_only: bool = False,
@@ -59,8 +59,8 @@ class StoreBase:
         self._completing = False
         # Writers of one process queue here rather than at the database, where they would
         # wait in steps of the busy handler. It is free while a retry pauses.
-        self._writer = threading.Lock()
-        self._read_with_retry = retrying(self._settings)(self._database.read)
+        self._writer = Turn()
+        self._read_with_retry = retrying(self._settings, writes=False)(self._database.read)
         self._write_with_retry = retrying(self._settings)(self._write_once)
 
     @property
@@ -124,21 +124,14 @@ class StoreBase:
         return result
 
     def _write_once(self, unit: Callable[[Connection], T]) -> T:
-        patience_s = self._settings.write_patience_s
-        if not self._writer.acquire(timeout=patience_s):
-            msg = (
-                f"the store was busy: other threads of this process wrote for {patience_s:.1f} s; "
-                "nothing was written, try again"
-            )
-            raise StoreBusyError(msg, attempts=1, waited_s=patience_s)
-        try:
-            return self._database.write(unit)
-        except (DBAPIError, sqlite3.Error) as error:
-            if not search.index.is_index_trouble(error):
-                raise
-            return self._write_without_index(unit, error)
-        finally:
-            self._writer.release()
+        # A turn that is not had is one attempt, as long as the database's own wait.
+        with self._writer.taken(self._settings.busy_timeout_s):
+            try:
+                return self._database.write(unit)
+            except (DBAPIError, sqlite3.Error) as error:
+                if not search.index.is_index_trouble(error):
+                    raise
+                return self._write_without_index(unit, error)
 
     def _write_without_index(
         self, unit: Callable[[Connection], T], error: DBAPIError | sqlite3.Error
@@ -171,16 +164,13 @@ class StoreBase:
         """Take one step towards a whole search index, if it is not; never raises."""
         if self._location.path is None or self._completing:
             return
-        if not self._writer.acquire(blocking=False):
-            return
         try:
-            if self._database.read(search.index.has_work):
-                self._database.write(lambda db: search.index.step(db, **_INDEX_STEP))
-        except (SQLAlchemyError, sqlite3.Error) as error:
+            with self._writer.taken(0.0):
+                if self._database.read(search.index.has_work):
+                    self._database.write(lambda db: search.index.step(db, **_INDEX_STEP))
+        except (SQLAlchemyError, sqlite3.Error, OtherThreadsError) as error:
             # What is not indexed yet is found by reading it; the next step tries again.
             logger.debug("%s: indexing put off: %s", self._location, error)
-        finally:
-            self._writer.release()
 
     def _outside_transaction(self, unit: Callable[[Any], T]) -> T:
         """Run a unit that no transaction may hold, such as VACUUM, when no thread writes."""
@@ -190,7 +180,7 @@ class StoreBase:
             raise StoreUnavailableError(msg)
 
         def alone() -> T:
-            with self._writer:
+            with self._writer.taken(self._settings.busy_timeout_s):
                 return self._database.outside_transaction(unit)
 
         with reporting_errors(self._location):

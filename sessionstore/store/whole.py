@@ -17,7 +17,8 @@ class WholeCalls(StoreBase):
     def session_ids(self, wanted: SessionFilter | None = None) -> list[str]:
         """List the ids of all sessions that pass a filter, oldest-started first."""
         chosen, now = wanted or SessionFilter(), self._now()
-        return self._read(lambda db: listing.matching_ids(db, chosen, now=now))
+        found = self._read(lambda db: listing.matching(db, chosen, now=now))
+        return [match.id for match in found if not match.damaged]
 
     def get_chain(self, session_id: str) -> list[str]:
         """List the sessions that are one conversation with this one, first to last.

@@ -6,11 +6,14 @@ import json
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from cli_helpers import Run, files_in, sha256
 
+from sessionstore import StoreSettings
 from sessionstore.models import SCHEMA_REVISION
 
 HERMES = Path(__file__).parents[1] / "data" / "hermes"
@@ -174,3 +177,51 @@ def test_check_says_when_a_store_is_old(run: Run, old: Path):
 
     assert result.exit_code == 1
     assert "at Hermes level 6" in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [*READING, *CARING], ids=" ".join)
+def test_a_locked_file_is_one_line(
+    run: Run, filled: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    hasty = StoreSettings(write_patience_s=0.1, write_min_attempts=2, busy_timeout_s=0.05)
+    for module in ("cli.database", "store.base"):
+        # The command waits as long as a program does, for which no test has the time.
+        monkeypatch.setattr(sys.modules[f"sessionstore.{module}"], "StoreSettings", lambda: hasty)
+    connection = sqlite3.connect(filled, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("BEGIN EXCLUSIVE")
+    # A journal that is written to says that the file is in use.
+    connection.execute("UPDATE sessions SET title = NULL")
+
+    result = run(*arguments)
+    connection.close()
+
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "the store was busy: 2 attempts" in result.stderr
+
+
+def test_check_calls_an_empty_file_empty(run: Run, tmp_path: Path):
+    empty = tmp_path / "empty.db"
+    empty.touch()
+
+    assert "nothing was ever stored here" in run("db", "check", db=empty).stdout
+
+
+def test_a_writer_that_was_killed_is_no_obstacle_to_an_upgrade(run: Run, filled: Path):
+    journal = filled.with_name(filled.name + "-journal")
+    script = (
+        "import os, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA journal_mode = DELETE')\n"
+        "connection.execute('PRAGMA cache_size = 1')\n"
+        "connection.execute('BEGIN IMMEDIATE')\n"
+        "connection.execute('UPDATE messages SET content = hex(randomblob(50000))')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(filled)], check=False)
+    assert journal.stat().st_size
+
+    assert "sessionstore db upgrade" in run("list").stderr
+    assert run("db", "upgrade").exit_code == 0
+    assert "Fix the build" in run("list").stdout

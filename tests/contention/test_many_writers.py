@@ -152,8 +152,8 @@ def test_other_threads_write_while_one_waits_for_its_next_attempt(path, start):
         waiting.start()
         time.sleep(0.2)
         assert waiting.is_alive()
-        assert db._writer.acquire(timeout=0.2)
-        db._writer.release()
+        with db._writer.taken(0.2):
+            pass
         holder.tell()
         waiting.join()
         assert db.message_count("s") == 1

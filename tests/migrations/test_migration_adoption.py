@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import schema_files as files
 
-from sessionstore import schema
+from sessionstore import SessionDB, StoreUnavailableError, schema
 
 OldFile = Callable[[int], Path]
 Made = Callable[[str], Path]
@@ -477,3 +478,105 @@ def test_status_in_words(old_file: OldFile, made: Made, tmp_path: Path) -> None:
     assert files.status(made("4")).label == "0004"
     assert files.status(tmp_path / "new.db") == schema.SchemaStatus(empty=True)
     assert files.status(tmp_path / "new.db").label == "empty"
+
+
+# ---- what other programs left under names of ours
+
+
+@pytest.mark.parametrize("number", ["'v6'", "x'00'", "12.5"])
+def test_a_level_that_is_no_number_does_not_keep_a_file_from_adoption(
+    number: str, old_file: OldFile
+) -> None:
+    path = old_file(6)
+    with files.raw(path) as connection:
+        connection.execute(f"UPDATE schema_version SET version = {number}")
+    files.open_store(path)
+    assert files.ask(path, "SELECT version FROM schema_version") == [(11,)]
+
+
+def test_a_column_in_capitals_is_the_column(old_file: OldFile) -> None:
+    path = old_file(1)
+    with files.raw(path) as connection:
+        connection.execute("ALTER TABLE sessions ADD COLUMN TITLE TEXT")
+        connection.execute("UPDATE sessions SET TITLE = 'Kiwi' WHERE id = 'alone'")
+        connection.execute("ALTER TABLE sessions ADD COLUMN Relation TEXT")
+    files.open_store(path)
+    assert files.ask(path, "SELECT id FROM sessions WHERE title = 'Kiwi'") == [("alone",)]
+
+
+def test_a_table_under_the_name_of_an_index_steps_aside(old_file: OldFile) -> None:
+    path = old_file(6)
+    with files.raw(path) as connection:
+        connection.execute("DROP INDEX idx_sessions_source")
+        connection.execute("CREATE TABLE idx_sessions_source(a)")
+        connection.execute("INSERT INTO idx_sessions_source VALUES (1)")
+    files.open_store(path)
+    assert files.ask(path, "SELECT a FROM idx_sessions_source_before_0001") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("made_as", "taken_over"),
+    [
+        ("CREATE TABLE state_meta(k TEXT, v TEXT)", []),
+        ("CREATE TABLE state_meta(key TEXT, value TEXT)", [("key", "late")]),
+        ("CREATE VIEW state_meta AS SELECT 'key' AS key, 'seen' AS value", [("key", "seen")]),
+    ],
+)
+def test_a_state_meta_that_cannot_be_set_by_key_steps_aside(
+    made_as: str, taken_over: list[tuple], old_file: OldFile
+) -> None:
+    path = old_file(4)
+    with files.raw(path) as connection:
+        connection.execute(made_as)
+        if "TABLE" in made_as:
+            connection.execute("INSERT INTO state_meta VALUES ('key', 'early'), ('key', 'late')")
+    aside = len(files.ask(path, "SELECT * FROM state_meta"))
+    with SessionDB(path) as db:
+        db.set_meta("other", "value")
+        db.set_meta("other", "changed")
+    assert files.ask(path, "SELECT key, value FROM state_meta ORDER BY key") == [
+        *taken_over,
+        ("other", "changed"),
+    ]
+    assert len(files.ask(path, "SELECT * FROM state_meta_before_0007")) == aside
+
+
+@pytest.mark.parametrize(
+    "made_as",
+    [
+        "CREATE TABLE alembic_version(v TEXT)",
+        "CREATE TABLE alembic_version AS SELECT NULL AS version_num",
+        "CREATE VIEW alembic_version AS SELECT '0011' AS version_num",
+    ],
+)
+def test_an_alembic_version_of_another_program_is_refused_in_a_sentence(
+    made_as: str, old_file: OldFile
+) -> None:
+    path = old_file(6)
+    with files.raw(path) as connection:
+        connection.execute(made_as)
+    before = files.digest(path)
+    with pytest.raises(StoreUnavailableError, match="or its alembic_version"):
+        files.open_store(path)
+    assert files.digest(path) == before
+
+
+def test_columns_that_a_stamp_promises_and_a_file_lacks_are_added(old_file: OldFile) -> None:
+    path = old_file(1)
+    with files.raw(path) as connection:
+        connection.execute("CREATE TABLE alembic_version(version_num VARCHAR(32) NOT NULL)")
+        connection.execute("INSERT INTO alembic_version VALUES ('0006')")
+    with SessionDB(path) as db:
+        db.set_session_title("alone", "Kiwi")
+        assert db.get_session_by_title("Kiwi")["id"] == "alone"
+
+
+def test_at_the_end_of_an_upgrade_declared_columns_that_are_missing_are_added(
+    made: Made, tmp_path: Path
+) -> None:
+    path = tmp_path / "state.db"
+    shutil.copy(made("0019"), path)
+    with files.raw(path) as connection:
+        connection.execute("ALTER TABLE sessions DROP COLUMN rewind_count")
+    files.open_store(path)
+    assert files.columns(path, "sessions")["rewind_count"] == ("INTEGER", 1, "0")

@@ -146,7 +146,7 @@ def test_an_old_file_is_not_upgraded_unasked(how: dict, tmp_path: Path) -> None:
 
 def test_an_absent_file_is_not_made_unasked(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "absent.db"
-    with pytest.raises(SchemaOutdatedError, match="holds no store yet"):
+    with pytest.raises(SchemaOutdatedError, match="does not exist; to make"):
         files.open_store(path, migrate=False)
     with pytest.raises(StoreUnavailableError, match="does not exist"):
         files.open_store(path, read_only=True)

@@ -270,3 +270,78 @@ def test_opening_leaves_the_logging_of_the_program_alone(path, caplog):
         logger.info("after the upgrade")
     assert "after the upgrade" in caplog.text
     assert not logger.disabled
+
+
+def kill_a_writer(path: Path) -> None:
+    """Leave what a writer without a write-ahead log leaves that is killed as it writes."""
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+        db.append_messages("s", [{"role": "user", "content": "x" * 2000}] * 200)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+    run(f"""
+import os, sqlite3
+connection = sqlite3.connect({str(path)!r}, isolation_level=None)
+connection.execute("PRAGMA cache_size = 5")
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE messages SET content = content || 'y'")
+os.kill(os.getpid(), 9)
+""")
+    assert Path(f"{path}-journal").stat().st_size
+
+
+def test_after_a_writer_was_killed_in_the_middle_the_store_opens_as_it_was_before(path):
+    kill_a_writer(path)
+    with SessionDB(path) as db:
+        assert {each["content"] for each in db.get_messages("s")} == {"x" * 2000}
+
+
+def test_reading_only_says_that_a_killed_writers_half_has_to_be_undone(path):
+    kill_a_writer(path)
+    with pytest.raises(StoreUnavailableError, match="killed while it wrote") as caught:
+        SessionDB(path, read_only=True)
+    assert "check the modes" not in str(caught.value)
+    SessionDB(path).close()
+    with SessionDB(path, read_only=True) as db:
+        assert db.message_count("s") == 200
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_folder_is_said_to_be_one(tmp_path, read_only):
+    with pytest.raises(StoreUnavailableError, match="is a folder; name a file"):
+        SessionDB(tmp_path, read_only=read_only)
+
+
+def test_what_is_not_there_or_empty_is_not_called_old(path):
+    with pytest.raises(SchemaOutdatedError, match="does not exist; to make"):
+        SessionDB(path, migrate=False)
+    path.touch()
+    with pytest.raises(SchemaOutdatedError, match="is empty; to make"):
+        SessionDB(path, migrate=False)
+
+
+@pytest.mark.parametrize("name", ["~no-such-user/state.db", "a\0b"])
+def test_a_path_that_can_be_none_is_refused_in_one_line(name):
+    with pytest.raises(ValueError, match=r"home folder|NUL") as caught:
+        SessionDB(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_path_in_bytes_is_a_path(path):
+    with SessionDB(bytes(path)):
+        pass
+    assert path.is_file()
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql+nodriver://host/name", "postgresql+psycopg://host:port/name"]
+)
+def test_a_url_with_no_such_driver_or_port_is_refused_in_one_line(url):
+    with pytest.raises(ValueError, match="no database URL"):
+        SessionDB(url=url)
+
+
+def test_a_driver_that_is_not_installed_is_named():
+    with pytest.raises(StoreUnavailableError, match="pg8000 is not installed"):
+        SessionDB(url="postgresql+pg8000://host/name")

@@ -1,0 +1,124 @@
+"""Ctrl-C, at any moment of any call, costs that call and nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+
+from sessionstore import SessionDB, StoreBusyError, StoreSettings
+from sessionstore.retry import OtherThreadsError
+from sessionstore.turns import Turn
+
+# In a process of its own: where the interrupt strikes while an object is finalized, Python
+# can only print it.
+STORM = """
+import random, signal, sys, time
+from pathlib import Path
+from sessionstore import SessionDB
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+random.seed(int(sys.argv[2]))
+db = SessionDB(sys.argv[1])
+db.create_session("s", "cli")
+before = len(list(Path("/proc/self/fd").iterdir()))
+interrupted = 0
+ends_at = time.monotonic() + 60
+while interrupted < 3000 and time.monotonic() < ends_at:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 1e-3))
+        db.append_message("s", "user", "x")
+        db.get_messages("s", limit=3)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+began_at = time.monotonic()
+db.append_message("s", "user", "next")
+assert db.get_session("s")["message_count"] == db.message_count("s")
+assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2
+db.close()
+assert time.monotonic() - began_at < 5
+print("interrupted" if interrupted > 500 else interrupted)
+"""
+
+
+def test_a_store_outlives_thousands_of_interrupted_calls(path: Path):
+    command = [sys.executable, "-c", STORM, str(path), "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout.strip() == "interrupted", done.stderr
+
+
+def test_a_turn_whose_holder_vanished_is_free_again():
+    turn = Turn()
+    abandoned = turn.taken(1)
+    abandoned.__enter__()
+    with pytest.raises(OtherThreadsError), turn.taken(0.1):
+        pass
+    del abandoned
+    with turn.taken(0.1):
+        pass
+
+
+def test_a_lost_connection_is_replaced(path: Path):
+    with SessionDB(path) as db:
+        pool = db._database.engine.pool
+        for _ in range(20):
+            lost = weakref.ref(pool._do_get())
+            assert lost() is None
+            db.session_count()
+        db.create_session("s", "cli")
+
+
+def test_threads_that_queue_are_as_patient_as_the_one_that_asks(path: Path):
+    """Another program holds the lock: all threads try as often, and say what is so."""
+    settings = StoreSettings(write_patience_s=1.0, write_min_attempts=6, busy_timeout_s=0.1)
+    with SessionDB(path, settings=settings) as db:
+        db.create_session("s", "cli")
+        errors: list[StoreBusyError] = []
+
+        def write() -> None:
+            with pytest.raises(StoreBusyError) as caught:
+                db.append_message("s", "user", "x")
+            errors.append(caught.value)
+
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        threads = [threading.Thread(target=write) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        other.close()
+    assert len(errors) == 6
+    for error in errors:
+        assert error.attempts >= 6
+        assert error.waited_s >= 1.0
+        assert "program that holds the write lock" in str(error)
+
+
+def test_when_every_connection_is_in_use_the_error_says_so_and_how_long_it_waited(path: Path):
+    settings = StoreSettings(
+        write_patience_s=0.3, write_min_attempts=3, busy_timeout_s=0.1, connections=2
+    )
+    db = SessionDB(path, settings=settings)
+    held = [db._database.engine.connect() for _ in range(2)]
+    with pytest.raises(StoreBusyError, match="had every connection") as caught:
+        db.session_count()
+    assert caught.value.attempts >= 3
+    assert caught.value.waited_s >= 0.3
+    assert "nothing was read" in str(caught.value)
+    began_at = time.monotonic()
+    db.close()
+    assert time.monotonic() - began_at < 5
+    for connection in held:
+        connection.close()
