@@ -1,5 +1,7 @@
 """Where LLM agents keep their conversations."""
 
+import logging
+
 from sessionstore.errors import (
     AmbiguousSessionError,
     ConflictError,
@@ -35,6 +37,9 @@ from sessionstore.records import (
 )
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
+
+# A program that configured no logging shall not find our warnings on its stderr.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AmbiguousSessionError",

@@ -242,6 +242,10 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
 def open_read_only(location: Location, settings: StoreSettings) -> Database:
     """Open a store to read: no write, no lock, and no file is made, not even a `-shm`.
 
+    But for one case: a file with something in its `-wal` and without a `-shm`, as a copy of
+    the two has. SQLite makes a `-shm` to read it, which stays, and cannot in a folder that
+    may not be written.
+
     Raises:
         StoreUnavailableError: There is no such file.
     """

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,7 +21,7 @@ from sessionstore.cli.database import database
 from sessionstore.cli.doctor import doctor
 from sessionstore.cli.exporting import export
 from sessionstore.cli.importing import import_
-from sessionstore.cli.output import Failure
+from sessionstore.cli.output import Failure, talk
 from sessionstore.cli.reading import list_sessions, search, show, stats
 from sessionstore.cli.store import store_options
 from sessionstore.errors import SessionStoreError
@@ -32,9 +34,13 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; whatever it is to print has been handed over when this returns."""
+        _replace_closed_streams()
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A stored text may hold what the terminal's encoding, or any, cannot say.
             sys.stdout.reconfigure(errors="backslashreplace")
+        warnings = _Talk(logging.WARNING)
+        logger = logging.getLogger("sessionstore")
+        logger.addHandler(warnings)
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -49,6 +55,24 @@ class _Commands(click.Group):
             raise Failure(f"{where}{error.strerror or error}") from error
         else:
             return result
+        finally:
+            logger.removeHandler(warnings)
+
+
+class _Talk(logging.Handler):
+    """What the store warns of is talk beside the results."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it on stderr."""
+        talk(record.getMessage())
+
+
+def _replace_closed_streams() -> None:
+    """Let what goes to a closed stdout or stderr (`>&-`) go nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for good
+            setattr(sys, name, nowhere)
 
 
 def _discard_output() -> None:

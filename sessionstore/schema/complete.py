@@ -16,7 +16,10 @@ def add_missing_columns(connection: Connection) -> None:
     """Add the declared columns that a file at the newest revision lacks.
 
     Only those that may be NULL or have a default: the rows there are would have no value.
+    A server has no file that another program made.
     """
+    if connection.dialect.name != "sqlite":
+        return
     for table in Base.metadata.sorted_tables:
         found = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()
         there = {name.lower() for _, name, *_ in found}

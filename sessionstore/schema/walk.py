@@ -16,6 +16,7 @@ from sqlalchemy.exc import OperationalError
 
 from sessionstore.engine import WRITE_OPTION, Database, reporting_errors
 from sessionstore.errors import MigrationError
+from sessionstore.models import SCHEMA_REVISION
 from sessionstore.retry import is_contention, retrying
 from sessionstore.schema.complete import add_missing_columns
 from sessionstore.schema.status import SchemaStatus, check_supported_by, read_status
@@ -85,16 +86,7 @@ def upgrade(
         return history.ids[place] if place < target else None
 
     end = history.ids[target - 1] if target else "base"
-    done = _walk(database, settings, history, next_up, progress, end=end)
-    if done and folder is None and to == "head" and database.location.path is not None:
-
-        def complete() -> None:
-            with write_lock(database, settings) as connection:
-                add_missing_columns(connection)
-
-        with reporting_errors(database.location):
-            retrying(settings)(complete)()
-    return done
+    return _walk(database, settings, history, next_up, progress, end=end)
 
 
 def downgrade(
@@ -230,6 +222,8 @@ def _walk(
             try:
                 with keeping_references(connection):
                     history.run(connection, revision, down=down, end=end)
+                    if revision == SCHEMA_REVISION and not down:
+                        add_missing_columns(connection)
             except Exception as error:
                 if is_contention(error):
                     raise

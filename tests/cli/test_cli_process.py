@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -95,3 +97,32 @@ def test_a_command_loads_what_it_needs_and_no_more(filled: Path):
 
     assert loaded("list", "--json") == "[]"
     assert loaded("list") == "['rich']"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_no_failure(filled: Path, closed: str):
+    for arguments in ("list", "list --json", "show lone", "export", "db check"):
+        command = f'"{sys.executable}" -m sessionstore {arguments} --db "{filled}" {closed}'
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b""), arguments
+
+
+def test_what_the_store_warns_of_is_talk_but_says_nothing_to_other_programs(tmp_path: Path):
+    old = tmp_path / "state.db"
+
+    def make() -> None:
+        old.unlink(missing_ok=True)
+        connection = sqlite3.connect(old)
+        connection.executescript(
+            "CREATE TABLE schema_version(version INTEGER); INSERT INTO schema_version VALUES (3);"
+            "CREATE TABLE sessions(id TEXT, source TEXT, started_at REAL, title TEXT);"
+            "INSERT INTO sessions VALUES ('a', 'cli', 1, 'Kiwi'), ('b', 'cli', 2, 'Kiwi');"
+        )
+        connection.close()
+
+    make()
+    assert b"lost a title" in process("db", "upgrade", "--db", str(old)).stderr
+    make()
+    script = f"from sessionstore import SessionDB\nSessionDB({str(old)!r}).close()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
