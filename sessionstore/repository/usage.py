@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sqlalchemy import Connection, Double, func, insert, select, update
+from sqlalchemy import BigInteger, Connection, Double, func, insert, select, update
 from sqlalchemy import cast as cast_sql
 
 from sessionstore.models import MODEL_USAGE, SESSIONS
@@ -138,13 +138,15 @@ def by_model(
     connection: Connection, session_id: str | None, source: str | None
 ) -> list[ModelUsage]:
     """Add up what was used of each model, most tokens first; ties by name."""
-    total = func.sum(MODEL_USAGE.c.input_tokens + MODEL_USAGE.c.output_tokens)
+    # PostgreSQL sums whole numbers up to a decimal one.
+    total = func.sum(MODEL_USAGE.c.input_tokens + MODEL_USAGE.c.output_tokens).cast(BigInteger)
     used = (
         select(
             MODEL_USAGE.c.model,
             MODEL_USAGE.c.billing_provider,
             MODEL_USAGE.c.task,
-            *(func.sum(MODEL_USAGE.c[name]) for name in (*COUNTERS, *COSTS)),
+            *(func.sum(MODEL_USAGE.c[name]).cast(BigInteger) for name in COUNTERS),
+            *(func.sum(MODEL_USAGE.c[name]) for name in COSTS),
             total,
             func.count(MODEL_USAGE.c.session_id.distinct()),
             func.min(MODEL_USAGE.c.first_seen),

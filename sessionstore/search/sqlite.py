@@ -90,8 +90,8 @@ _TEXT_COLUMNS = (
     MESSAGES.c.role,
     MESSAGES.c.compacted,
 )
-# The plus keeps the planner from going by session, which would sort whole texts.
-_ITS_SESSION = SESSIONS.c.id == literal_column("+messages.session_id")
+# The concatenation keeps the planner from going by session, which would sort whole texts.
+_ITS_SESSION = SESSIONS.c.id == MESSAGES.c.session_id.concat("")
 _SAID = select(
     MESSAGES.c.content,
     MESSAGES.c.content_encoding,
@@ -135,6 +135,8 @@ def find(
     """
     if not page.limit:
         return []
+    if connection.dialect.name != "sqlite":
+        return _page(_by_reading(connection, tree, scope, sort, page), page)
     now = state(connection)
     if not now.whole:
         _warn(connection, "a part of it is missing")
