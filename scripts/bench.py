@@ -2,10 +2,12 @@
 
     python scripts/bench.py append load open
     python scripts/bench.py --check append
+    python scripts/bench.py search --messages 100000
 
 Times on a shared machine mean little, ratios of medians a good deal: the store and the plain
 code take turns, call by call, on files of the same shape, with the same triggers, pragmas and
-transactions. With `--check` a missed target makes the exit code 1.
+transactions. With `--check` a missed target makes the exit code 1. `search` has a file of its
+own, bench_search.py, and is not among the default ones.
 """
 
 from __future__ import annotations
@@ -199,9 +201,16 @@ BENCHES: dict[str, Callable[[Path], list[Line]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benches that were named, all if none was, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("benches", nargs="*", metavar="|".join(BENCHES), help="default: all")
+    named = "|".join([*BENCHES, "search"])
+    parser.add_argument("benches", nargs="*", metavar=named, help="default: all but search")
     parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
+    parser.add_argument("--messages", type=int, default=100_000, help="of search only")
     options = parser.parse_args(arguments)
+    if options.benches == ["search"]:
+        import bench_search
+
+        check = ["--check"] if options.check else []
+        return bench_search.main(["--messages", str(options.messages), *check])
     if unknown := set(options.benches) - set(BENCHES):
         parser.error(f"there is no bench {', '.join(sorted(unknown))}")
     lines: list[Line] = []

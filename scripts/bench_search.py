@@ -1,12 +1,13 @@
 """Measure search and its index against the index of level 11 over the same text, in one run.
 
-    python scripts/bench_search.py --messages 100000
-    python scripts/bench_search.py --messages 1000000 --check
+    python scripts/bench.py search --messages 100000
+    python scripts/bench.py search --messages 1000000 --check
 
-The text is made up, the same in each run: two thirds Latin, one third Chinese, in words of all
-frequencies, a few with marks, code and addresses. Pages have 20 hits. Times are of the
-processor, since the machine has other things to do. With `--check` a missed target makes the
-exit code 1.
+The text is made up, the same in each run, of what agents' histories are made of: two fifths talk
+in Latin script, two fifths in Chinese, in words of all frequencies, a few with marks, code and
+addresses; one fifth the output of tools, lines of a kind with other paths and numbers. Pages
+have 20 hits. Times are of the processor, since the machine has other things to do. With
+`--check` a missed target makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Corpus:
     def text(self, number: int) -> str:
         """Make the text of one message."""
         lots = random.Random(number)
-        if number % 3:
+        if number % 5 == 4:  # noqa: PLR2004 - one fifth
+            return self._output(lots)
+        if number % 5 % 2:
             chosen = lots.choices(self.latin, cum_weights=self._latin, k=lots.randint(20, 150))
             if number % 50 == 1:
                 chosen.append(f"conf.item{number % 977}.path at user{number % 97}@example.test")
@@ -71,11 +74,28 @@ class Corpus:
         chosen = lots.choices(self.chinese, cum_weights=self._chinese, k=lots.randint(20, 150))
         return "，".join("".join(chosen[at : at + 8]) for at in range(0, len(chosen), 8)) + "。"
 
+    def _output(self, lots: random.Random) -> str:
+        """Make what a tool printed."""
+        lines = []
+        for _ in range(lots.randint(5, 25)):
+            path = "/".join(lots.choices(self.latin, cum_weights=self._latin, k=3))
+            lines.append(
+                lots.choice(
+                    (
+                        f"-rw-r--r-- 1 user {lots.randint(1, 99999):6d} Nov 30 12:00 {path}.py",
+                        f'File "src/{path}.py", line {lots.randint(1, 999)}, in <module>',
+                        f"tests/test_{path}.py::test_case PASSED [{lots.randint(0, 100):3d}%]",
+                        f'{{"path": "{path}", "status": "ok", "size": {lots.randint(1, 9999)}}}',
+                    )
+                )
+            )
+        return "\n".join(lines)
+
     def queries(self, count: int) -> dict[str, str]:
         """Give queries by what they are like."""
         two = [each for each in self.chinese if len(each) == 2]  # noqa: PLR2004 - of two
         three = [each for each in self.chinese if len(each) == 3]  # noqa: PLR2004 - of three
-        words = self.text(3 * (count // 4) + 1).split()
+        words = self.text(5 * (count // 20) + 1).split()
         return {
             "two characters, common": two[5],
             "two characters, rare": two[-1],

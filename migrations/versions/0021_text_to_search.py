@@ -16,7 +16,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from alembic import op
@@ -51,8 +51,35 @@ def upgrade() -> None:
     """Add the column and fill it where that is quick."""
     if "search_text" not in _columns():
         op.execute("ALTER TABLE messages ADD COLUMN search_text TEXT")
-    if op.get_context().dialect.name != "sqlite" or not _are_few():
-        return
+    if op.get_context().dialect.name == "sqlite" and _are_few():
+        with _without_triggers():
+            _fill()
+
+
+@contextmanager
+def _without_triggers() -> Iterator[None]:
+    """Take the triggers of the search index away for a while.
+
+    It does not look at this column, and one that is damaged would fail every update.
+    """
+    triggers = (
+        op.get_bind()
+        .execute(
+            text(
+                "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' "
+                "AND tbl_name = 'messages' AND name LIKE 'messages_fts%'"
+            )
+        )
+        .all()
+    )
+    for name, _ in triggers:
+        op.execute(f'DROP TRIGGER "{name}"')
+    yield
+    for _, definition in triggers:
+        op.get_bind().exec_driver_sql(definition)
+
+
+def _fill() -> None:
     bind = op.get_bind()
     after: int | None = None
     while True:

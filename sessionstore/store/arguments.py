@@ -13,7 +13,11 @@ Check = Callable[[str, Any], Any]
 
 
 def _text(name: str, value: Any) -> str:
-    # No session, title or name is "": what is looked up by None is not there.
+    # No session, title or name is "": what is looked up by None is not there. A query is not
+    # looked up, and one that is None is a mistake that should not look like no hits.
+    if name == "query" and value is None:
+        msg = "query must be text, not None"
+        raise TypeError(msg)
     return checks.optional_text(name, value) or ""
 
 

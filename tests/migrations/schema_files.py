@@ -88,6 +88,7 @@ MESSAGES_ADDED = {
     13: {"content_encoding": ("TEXT", 0, None), "json_columns": ("TEXT", 0, None)},
     14: {"active": ("INTEGER", 1, "1"), "compacted": ("INTEGER", 1, "0")},
     20: {"platform_message_id": ("TEXT", 0, None)},
+    21: {"search_text": ("TEXT", 0, None)},
 }
 _COUNTERS = (
     "input_tokens",

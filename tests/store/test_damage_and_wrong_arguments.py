@@ -47,7 +47,7 @@ def test_a_damaged_figure_or_text_is_marked(store, sql, column, bad):
         ((-1,), {}),
         ((math.nan,), {}),
         ((90,), {"older_than": None}),
-        ((90,), {"older_than": "1d"}),
+        ((30,), {"older_than": "1d"}),
         ((), {"older_than": None}),
         ((90,), {"sessions_dir": 5}),
     ],

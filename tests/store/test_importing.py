@@ -268,7 +268,7 @@ def test_two_of_one_id_in_an_import_the_first_stays(store: SessionDB):
 
 def test_a_damaged_session_here_is_a_conflict_and_no_failure(store: SessionDB, sql: Sql):
     store.import_sessions([one()])
-    sql("UPDATE sessions SET ended_at = 'then'")
+    sql("UPDATE sessions SET model = CAST(x'80' AS TEXT)")
 
     assert store.import_sessions([one()])["conflicts"] == ["s"]
 
