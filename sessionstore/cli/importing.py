@@ -38,8 +38,9 @@ def import_(*, file: Sequence[str], dry_run: bool, as_json: bool) -> None:
 
     They stay as they are. FILE is what `export` wrote, or the state.db of any Hermes,
     newer ones too, or of this program; its content tells which. - is an export from
-    stdin. All of them come in, or nothing does. A session that is here already stays as it is; where the two differ that is
-    said, and the exit status is 0 all the same. An absent store is made, an old one upgraded.
+    stdin. All of them come in, or nothing does. A session that is here already stays as
+    it is; where the two differ that is said, and the exit status is 0 all the same. An
+    absent store is made, an old one upgraded.
     """
     location = chosen_location()
     with ExitStack() as opened:
