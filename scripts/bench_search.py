@@ -65,14 +65,24 @@ class Corpus:
         if number % 5 == 4:  # noqa: PLR2004 - one fifth
             return self._output(lots)
         if number % 5 % 2:
-            chosen = lots.choices(self.latin, cum_weights=self._latin, k=lots.randint(20, 150))
+            chosen = self._talk(lots, self.latin, self._latin)
             if number % 50 == 1:
                 chosen.append(f"conf.item{number % 977}.path at user{number % 97}@example.test")
             if number % 40 == 1:
                 chosen.append("café")
             return " ".join(chosen).capitalize() + "."
-        chosen = lots.choices(self.chinese, cum_weights=self._chinese, k=lots.randint(20, 150))
+        chosen = self._talk(lots, self.chinese, self._chinese)
         return "，".join("".join(chosen[at : at + 8]) for at in range(0, len(chosen), 8)) + "。"
+
+    def _talk(
+        self, lots: random.Random, words: Sequence[str], weights: Sequence[float]
+    ) -> list[str]:
+        """Choose the words of one message, which has a subject: half of them come again."""
+        subject = lots.choices(words, cum_weights=weights, k=12)
+        chosen: list[str] = []
+        for word in lots.choices(words, cum_weights=weights, k=lots.randint(10, 75)):
+            chosen += (word, lots.choice(subject))
+        return chosen
 
     def _output(self, lots: random.Random) -> str:
         """Make what a tool printed."""
