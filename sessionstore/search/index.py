@@ -212,6 +212,9 @@ def rebuild(connection: Connection) -> None:
     connection.exec_driver_sql("DROP VIEW IF EXISTS messages_search")
     for statement in (*TABLES.values(), *TRIGGERS.values()):
         connection.exec_driver_sql(statement)
+    for table in FULL_TEXT:
+        # As the revision that makes them has it, and for its reason.
+        connection.exec_driver_sql(f"INSERT INTO {table}({table}, rank) VALUES('automerge', 8)")
     last = connection.exec_driver_sql("SELECT max(id) FROM messages").scalar()
     _mark(connection, None if last is None else last + 1)
 

@@ -34,7 +34,7 @@ from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import SearchSort
 from sessionstore.search.body import stored_text
 from sessionstore.search.candidates import Candidates, candidates
-from sessionstore.search.fold import fold, words
+from sessionstore.search.fold import fold, is_plain, words
 from sessionstore.search.index import IndexState, is_index_trouble, state
 from sessionstore.search.query import (
     And,
@@ -418,12 +418,19 @@ def _scan(
 def _matching(tree: Node, rows: Sequence[Sequence[Any]], repeated: _IsRepeated) -> Iterator[_Match]:
     """Yield those of a block that match; a block without any costs one look at all its text."""
     bodies = [_body(row) for row in rows]
-    if not may_match(tree, fold("\n".join(bodies))):
-        return
-    for row, body in zip(rows, bodies, strict=True):
-        folded = fold(body)
-        if matches(tree, folded) and not repeated(row):
-            yield (row[0], row[1]), folded
+    together = "\n".join(bodies)
+    if is_plain(together):
+        if not may_match(tree, together.lower()):
+            return
+        folded = [body.lower() for body in bodies]
+    else:
+        # One unusual letter would make the fold of the whole block the slow one.
+        folded = [fold(body) for body in bodies]
+        if not may_match(tree, "\n".join(folded)):
+            return
+    for row, body in zip(rows, folded, strict=True):
+        if matches(tree, body) and not repeated(row):
+            yield (row[0], row[1]), body
 
 
 def _body(row: Sequence[Any]) -> str:

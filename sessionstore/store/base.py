@@ -28,6 +28,8 @@ logger = logging.getLogger("sessionstore")
 # While a part of the search index is missing, so many writes are followed by one step towards
 # the whole: some 30 ms for at most so many messages with so much text.
 _INDEX_EVERY_WRITES = 8
+# Once it is whole, only another program's messages can add to it.
+_LOOK_EVERY_WRITES = 64
 _INDEX_STEP = {"messages": 100, "characters": 100_000}
 
 
@@ -57,6 +59,7 @@ class StoreBase:
         self._closed = False
         self._writes = 0
         self._completing = False
+        self._next_indexing = _INDEX_EVERY_WRITES
         # Writers of one process queue here rather than at the database, where they would
         # wait in steps of the busy handler. It is free while a retry pauses.
         self._writer = Turn()
@@ -119,8 +122,10 @@ class StoreBase:
         self._writes += 1
         if self._writes % self._settings.checkpoint_every_writes == 0:
             self._checkpoint("PASSIVE")
-        if self._writes % _INDEX_EVERY_WRITES == 0:
-            self._index_some()
+        if self._writes >= self._next_indexing:
+            self._next_indexing = self._writes + (
+                _INDEX_EVERY_WRITES if self._index_some() else _LOOK_EVERY_WRITES
+            )
         return result
 
     def _write_once(self, unit: Callable[[Connection], T]) -> T:
@@ -160,17 +165,22 @@ class StoreBase:
         )
         return result
 
-    def _index_some(self) -> None:
-        """Take one step towards a whole search index, if it is not; never raises."""
+    def _index_some(self) -> bool:
+        """Take one step towards a whole search index; say whether there may be more to do.
+
+        Never raises.
+        """
         if self._location.path is None or self._completing:
-            return
+            return False
         try:
             with self._writer.taken(0.0):
-                if self._database.read(search.index.has_work):
-                    self._database.write(lambda db: search.index.step(db, **_INDEX_STEP))
+                if not self._database.read(search.index.has_work):
+                    return False
+                self._database.write(lambda db: search.index.step(db, **_INDEX_STEP))
         except (SQLAlchemyError, sqlite3.Error, OtherThreadsError) as error:
             # What is not indexed yet is found by reading it; the next step tries again.
             logger.debug("%s: indexing put off: %s", self._location, error)
+        return True
 
     def _outside_transaction(self, unit: Callable[[Any], T]) -> T:
         """Run a unit that no transaction may hold, such as VACUUM, when no thread writes."""
