@@ -269,16 +269,17 @@ def appending(
     settings = StoreSettings()
     with SessionDB(small, settings=settings) as one, SessionDB(old, settings=settings) as other:
         took: dict[str, list[float]] = {"small": [], "old": []}
-        for number in range(messages, messages + 600):
+        for number in range(messages, messages + 1500):
             text = corpus.text(number)
             for name, db in (("small", one), ("old", other)):
                 began = time.process_time()
                 db.append_message("s0000000", "user", text)
                 took[name].append((time.process_time() - began) * 1000)
-    medians = {name: statistics.median(each) for name, each in took.items()}
-    ratio = medians["old"] / medians["small"]
+    # The mean, since now and then an append pays for merging what others wrote.
+    means = {name: statistics.fmean(each) for name, each in took.items()}
+    ratio = means["old"] / means["small"]
     yield (
-        f"append: {medians['small']:.2f} ms, over level 11's index {medians['old']:.2f} ms: "
+        f"append: {means['small']:.2f} ms, over level 11's index {means['old']:.2f} ms: "
         f"{ratio:.2f} x as quick (at least 1.1)",
         ratio >= 1.1,  # noqa: PLR2004
     )
