@@ -108,8 +108,9 @@ _NAMED = re.compile(
     r"(?P<between>\\{0,8}[\"'`]?\]?\s{0,20}(?::=|=>|[:=])\s{0,20})"
 )
 _FLAG = re.compile(r"(?<![\w-])--(?P<name>[A-Za-z0-9_-]{1,60}+)(?P<between>[ =]{1,4})(?!-)")
+# An atomic group: a possessive quantifier over one with a lookahead never matched in 3.11.2.
 _VALUE = re.compile(
-    r"(?P<quote>\\{0,8}[\"'`])(?P<quoted>(?:(?!(?P=quote)).){0,10000}+)(?P=quote)"
+    r"(?P<quote>\\{0,8}[\"'`])(?P<quoted>(?>(?:(?!(?P=quote)).){0,10000}))(?P=quote)"
     r"|(?P<bare>[^\s\"'`,;&|)}\]<>\\]+)",
     re.DOTALL,
 )

@@ -1,4 +1,4 @@
-"""Search by an index a sixth the size: the text is read from messages, trigrams keep no places.
+"""Search by a small index: the text is read from messages, trigrams keep no places.
 
 The view `messages_search` says what a message is found by: its `search_text`, or else content,
 tool name and tool calls; two newlines after it give its last characters trigrams of their own.

@@ -82,7 +82,8 @@ def opened(*, to_write: bool = False) -> Iterator[SessionDB]:
 def resolve_session(db: SessionDB, name: str) -> str:
     """Turn what somebody calls a session into its id.
 
-    An exact id, else a title (the newest of its lineage), else what only one id begins with.
+    An exact id, else the very title, else the newest of that title's lineage, else what only
+    one id begins with.
 
     Raises:
         AmbiguousSessionError: Several ids begin so.
@@ -93,8 +94,10 @@ def resolve_session(db: SessionDB, name: str) -> str:
         raise SessionNotFoundError(name, message)
     if db.get_session(name) is not None:
         return name
-    if (titled := db.resolve_session_by_title(name)) is not None:
-        return titled
+    if (held := db.get_session_by_title(name)) is not None:
+        return held["id"]
+    if (newest := db.resolve_session_by_title(name)) is not None:
+        return newest
     matches = db.find_session_ids(name)
     if len(matches) > 1:
         shown = ", ".join(matches[:_NAMED_MATCHES])

@@ -159,7 +159,7 @@ def check_supported_by(
         msg = (
             f"{location} was made by a newer Hermes: it is at level {status.hermes_level}, and "
             f"levels up to {HERMES_LEVEL} are taken over in place. To read it without changing "
-            f"it: sessionstore import {shlex.quote(str(location))}"
+            f"it: sessionstore import {shlex.quote(str(location))} --db NEW.db"
         )
         raise SchemaTooNewError(msg, found=status.label, supported=f"Hermes level {HERMES_LEVEL}")
     if status.revision is not None and status.revision not in known:
