@@ -35,8 +35,8 @@ Without either, the store is `SESSIONSTORE_URL`, else `$HERMES_HOME/state.db`, e
 by what only one id begins with.
 
 Only `db upgrade`, and `import` into an old store, change a schema, and what only reads leaves no
-trace beside the file. What deletes shows first what would go (`--dry-run` stops there), asks, and refuses where
-nobody can be asked, unless `--yes` is given.
+trace beside the file. What deletes shows first what would go (`--dry-run` stops there), asks,
+and refuses where nobody can be asked, unless `--yes` is given.
 
 ## Completion
 
@@ -52,7 +52,8 @@ and in zsh or fish the same with `zsh_source` or `fish_source`. The line belongs
 
 `list`, `export`, `archive` and `prune` take the same. A session has to pass all that are given.
 Times are those of the last message, else of the start. Text is literal: `_`, `%` and `\\` are
-ordinary characters. `archive` leaves open sessions out unless told; 0 is a value, and a window that nothing could be in is wrong usage.
+ordinary characters. 0 is a value, and a window that nothing could be in is wrong usage. `archive`
+leaves open sessions out unless it is told.
 
 {filters}
 """
