@@ -7,6 +7,7 @@ writer in the middle would get SQLITE_BUSY_SNAPSHOT, which no waiting can cure.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sqlite3
@@ -122,7 +123,7 @@ def _locate_file(name: str) -> Location:
     return Location(URL.create("sqlite", database=str(path)), path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Database:
     """An open store: where it is and the engine that reaches it.
 
@@ -166,9 +167,13 @@ class Database:
 
     def write(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one transaction that holds the write lock from its first moment."""
-        connection = self.engine.connect().execution_options(**{WRITE_OPTION: True})
-        with connection:
+        with self._writer.connect() as connection:
             return self._run(connection, unit)
+
+    @functools.cached_property
+    def _writer(self) -> Engine:
+        """The engine, the same connections, as those who write see it."""
+        return self.engine.execution_options(**{WRITE_OPTION: True})
 
     def _run(self, connection: Connection, unit: Callable[[Connection], T]) -> T:
         """Run a unit in a transaction; if it meets damaged text, again and marking it.

@@ -74,6 +74,10 @@ _COUNT_UP = (
         tool_call_count=func.coalesce(SESSIONS.c.tool_call_count, 0) + bindparam("more_calls"),
     )
 )
+_COUNT_UP_SQLITE = (
+    "UPDATE sessions SET message_count = coalesce(message_count, 0) + ?, "
+    "tool_call_count = coalesce(tool_call_count, 0) + ? WHERE id = ?"
+)
 _SET_COUNTS = (
     update(SESSIONS)
     .where(SESSIONS.c.id == bindparam("of_session"))
@@ -232,10 +236,14 @@ def append(
     Raises:
         SessionNotFoundError: There is no such session.
     """
-    counted = connection.execute(
-        _COUNT_UP,
-        {"of_session": session_id, "more_messages": len(rows), "more_calls": calls},
-    )
+    if connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        counted = driver.execute(_COUNT_UP_SQLITE, (len(rows), calls, session_id))
+    else:
+        counted = connection.execute(
+            _COUNT_UP,
+            {"of_session": session_id, "more_messages": len(rows), "more_calls": calls},
+        )
     if counted.rowcount == 0:
         raise SessionNotFoundError(
             session_id, f"no session has the id {session_id!r}; create it before appending to it"
