@@ -47,6 +47,9 @@ _SHAPES = (
     r"dp\.(?:pt|st|ct|sa)\.[\w.-]{30,}",  # Doppler
     r"ATATT3[\w=-]{30,}",  # Atlassian
     r"(?:figd_|sbp_|sntrys_|sntryu_|glsa_|glc_|PMAK-|pscale_\w+_|dckr_pat_)[\w=+/.-]{20,}",
+    # Together, Square, Airtable, ElevenLabs, Vercel, New Relic, Brave, E2B.
+    r"(?:tgp_v1_[\w-]{30,}|sq0(?:atp|csp|idp)-[\w-]{20,}|pat[A-Za-z0-9]{14}\.[a-f0-9]{40,})",
+    r"(?:sk_[a-f0-9]{32,}|vc[pk]_[A-Za-z0-9]{20,}|NRAK-[A-Z0-9]{20,}|BSA[\w-]{26,}|e2b_[a-f0-9]{32,})",
     r"AGE-SECRET-KEY-1[0-9A-Z]{30,}",
     r"eyJ[\w-]{5,2000}\.eyJ[\w-]{5,}(?:\.[\w-]*)?",  # a JSON Web Token
 )

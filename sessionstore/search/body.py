@@ -36,8 +36,8 @@ def stored_text(
     content: str | None, encoding: str | None, tool_name: str | None, tool_calls: str | None
 ) -> str:
     """Give the searchable text of a message as it is stored; what is damaged counts as it is."""
-    if isinstance(content, bytes):  # as other hands put them there
-        content = content.decode("utf-8", "replace")
+    # Bytes, as other hands put them there, are read as the text they nearly are.
+    content, tool_name, tool_calls = map(_text, (content, tool_name, tool_calls))
     if tool_calls is not None and "\\u" in tool_calls:
         with suppress(ValueError):
             parse_json(tool_calls)
@@ -46,6 +46,10 @@ def stored_text(
     with suppress(ValueError):
         value = parse_content(content, encoding)
     return _joined(text_of(value), tool_name, tool_calls)
+
+
+def _text(stored: str | bytes | None) -> str | None:
+    return stored.decode("utf-8", "replace") if isinstance(stored, bytes) else stored
 
 
 def index_text(

@@ -93,6 +93,19 @@ def is_index_trouble(error: DBAPIError | sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in _INDEX_TROUBLE
 
 
+def may_be_index_trouble(error: DBAPIError | sqlite3.Error) -> bool:
+    """Say whether a write may have failed for what a full-text table is.
+
+    FTS5 calls some damage of its own a failed constraint. Whoever tries the write again
+    without the index sees whether it was one of the messages.
+    """
+    original = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(original, "sqlite_errorcode", None)
+    return is_index_trouble(error) or (
+        code is not None and code & 0xFF == sqlite3.SQLITE_CONSTRAINT
+    )
+
+
 def left(connection: Connection) -> int:
     """Count the messages that search still reads one by one: not indexed, or not as they are."""
     now = state(connection)

@@ -20,13 +20,16 @@ from weakref import WeakSet
 
 from sqlalchemy import (
     Connection,
+    Double,
     Engine,
     Select,
     bindparam,
     column,
+    func,
     literal_column,
     select,
     table,
+    true,
 )
 from sqlalchemy.exc import DBAPIError
 
@@ -92,13 +95,19 @@ _TEXT_COLUMNS = (
 )
 # The concatenation keeps the planner from going by session, which would sort whole texts.
 _ITS_SESSION = SESSIONS.c.id == MESSAGES.c.session_id.concat("")
+# Without bounds of time all live messages count.
 _SAID = select(
     MESSAGES.c.content,
     MESSAGES.c.content_encoding,
     MESSAGES.c.tool_name,
     MESSAGES.c.tool_calls,
     MESSAGES.c.role,
-).where(MESSAGES.c.session_id == bindparam("of_session"), MESSAGES.c.active == 1)
+).where(
+    MESSAGES.c.session_id == bindparam("of_session"),
+    MESSAGES.c.active == 1,
+    func.coalesce(MESSAGES.c.timestamp >= bindparam("since", type_=Double), true()),
+    func.coalesce(MESSAGES.c.timestamp <= bindparam("until", type_=Double), true()),
+)
 
 _Found: TypeAlias = tuple[int, str]
 _Match: TypeAlias = tuple[_Found, str]
@@ -271,7 +280,7 @@ def _verified(
     connection: Connection, tree: Node, scope: Scope, ids: Iterator[int]
 ) -> Iterator[_Match]:
     """Yield those of these messages that match and are in scope, in their order."""
-    repeated = _repetition(connection)
+    repeated = _repetition(connection, scope)
     size = _FIRST_BLOCK
     texts = _these_texts(scope)
     while block := list(islice(ids, size)):
@@ -295,7 +304,7 @@ def _texts(scope: Scope) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _repetition(connection: Connection) -> _IsRepeated:
+def _repetition(connection: Connection, scope: Scope) -> _IsRepeated:
     """Give a test for a compacted message that a live one of its session says to the letter.
 
     Of a session that has one, the live messages are read once, and kept as their hashes.
@@ -304,7 +313,10 @@ def _repetition(connection: Connection) -> _IsRepeated:
     @lru_cache(maxsize=8)
     def live(session_id: str) -> frozenset[int]:
         return frozenset(
-            hash(tuple(row)) for row in connection.execute(_SAID, {"of_session": session_id})
+            hash(tuple(row))
+            for row in connection.execute(
+                _SAID, {"of_session": session_id, "since": scope.since, "until": scope.until}
+            )
         )
 
     def is_repeated(row: Sequence[Any]) -> bool:
@@ -404,7 +416,7 @@ def _scan(
 
     Or only those below an id, or above one.
     """
-    repeated = _repetition(connection)
+    repeated = _repetition(connection, scope)
     texts = _texts(scope).order_by(MESSAGES.c.id.asc() if oldest else MESSAGES.c.id.desc())
     if below is not None:
         texts = texts.where(MESSAGES.c.id < below)

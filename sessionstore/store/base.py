@@ -134,7 +134,7 @@ class StoreBase:
             try:
                 return self._database.write(unit)
             except (DBAPIError, sqlite3.Error) as error:
-                if not search.index.is_index_trouble(error):
+                if not search.index.may_be_index_trouble(error):
                     raise
                 return self._write_without_index(unit, error)
 
