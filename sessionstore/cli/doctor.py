@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -86,17 +86,9 @@ def _index_finding(location: Location) -> Finding:
     writable = location.path is None or os.access(location.path, os.W_OK)
     try:
         with opened(to_write=writable) as db:
-            return index_findings(_index_troubles(db))
+            return index_findings(db.check_search_index())
     except (SessionStoreError, click.ClickException) as error:
         return index_findings([f"it could not be looked at ({error})"])
-
-
-def _index_troubles(db: SessionDB) -> Sequence[str]:
-    check: Callable[[], Sequence[str]] | None = getattr(db, "check_search_index", None)
-    if check is not None:
-        return check()
-    trouble = db.search_index_trouble()
-    return [] if trouble is None else [trouble]
 
 
 def _repair(findings: Sequence[Finding]) -> None:
@@ -105,8 +97,7 @@ def _repair(findings: Sequence[Finding]) -> None:
         if broken - {"search index"}:
             db.repair(_fresh_objects())
         if broken & {"search index", "indexes and triggers"}:
-            rebuild: Callable[[], object] = getattr(db, "rebuild_search_index", db.purge_deleted)
-            rebuild()
+            db.rebuild_search_index()
 
 
 @functools.cache
