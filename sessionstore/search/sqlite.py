@@ -73,6 +73,10 @@ _RANKED = (
 )
 _IS_WORD = "SELECT 1 FROM messages_fts WHERE messages_fts MATCH :asked AND rowid = :id"
 _PENDING = "SELECT id FROM messages_fts_pending WHERE id >= :indexed_from ORDER BY id"
+_VOID = (
+    "SELECT NOT EXISTS (SELECT 1 FROM messages_fts_vocab) AND EXISTS (SELECT 1 FROM messages) "
+    "AND NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from')"
+)
 _LOWEST_ID, _HIGHEST_ID = -(2**63), 2**63 - 1
 
 # Of so many candidates that would have to be sorted, a page is likely among the first messages.
@@ -151,12 +155,20 @@ def find(
         _warn(connection, "a part of it is missing")
     elif not _is_quickly_read(connection, scope, sort):
         try:
-            return _page(_by_index(connection, now, tree, scope, sort, page), page)
+            hits = _page(_by_index(connection, now, tree, scope, sort, page), page)
+            if hits or not _is_void(connection):
+                return hits
+            _warn(connection, "there is nothing in it")
         except DBAPIError as error:
             if not is_index_trouble(error):
                 raise
             _warn(connection, error.orig)
     return _page(_by_reading(connection, tree, scope, sort, page), page)
+
+
+def _is_void(connection: Connection) -> bool:
+    """Say whether an index that gave no hit has lost all it held, which FTS5 does not notice."""
+    return bool(connection.exec_driver_sql(_VOID).scalar())
 
 
 def _page(stream: Iterator[_Found], page: Page) -> list[int]:

@@ -81,3 +81,16 @@ def test_a_file_of_hermes_with_a_damaged_index_is_taken_over(tmp_path, table):
         assert db.message_count() == 36
         assert len(found(db, "docker")) == 3
         assert db.check_search_index() == []
+
+
+def test_an_index_that_lost_all_it_held_hides_nothing(path):
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+        said = db.append_message("s", "user", "apple 广西 v2.1")
+    change(
+        path,
+        "UPDATE messages_fts_trigram_data SET block = zeroblob(length(block)) WHERE id = 10",
+    )
+    with SessionDB(path) as db:
+        for query in ("西", "广西", "apple", "v2.1"):
+            assert found(db, query, sort="newest") == [said]
