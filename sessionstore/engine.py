@@ -485,6 +485,12 @@ def reporting_errors(location: Location, *, writes: bool = True) -> Iterator[Non
     began_at = time.monotonic()
     try:
         yield
+    except (AssertionError, RuntimeError) as error:
+        # What SQLAlchemy takes for a mistake when an interrupt struck between two of its steps.
+        interrupt = _interrupt_behind(error)
+        if interrupt is None:
+            raise
+        raise interrupt from None
     except UnicodeEncodeError as error:
         # What a call stores is checked before; this is something that was looked for.
         msg = f"{error.object!r} holds half a surrogate pair, which no id, title or name can"
@@ -502,6 +508,13 @@ def sqlite_code(error: BaseException) -> int | None:
     original = cause.orig if isinstance(cause, DBAPIError) else cause
     code: int | None = getattr(original, "sqlite_errorcode", None)
     return code
+
+
+def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
+    behind = error.__context__
+    while behind is not None and not isinstance(behind, KeyboardInterrupt):
+        behind = behind.__context__
+    return behind
 
 
 def _translated(error: Exception, location: Location) -> SessionStoreError:
