@@ -205,12 +205,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("benches", nargs="*", metavar=named, help="default: all but search")
     parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--messages", type=int, default=100_000, help="of search only")
+    parser.add_argument("--folder", help="of search only: keep its two files here")
     options = parser.parse_args(arguments)
     if options.benches == ["search"]:
         import bench_search
 
         check = ["--check"] if options.check else []
-        return bench_search.main(["--messages", str(options.messages), *check])
+        kept = ["--folder", options.folder] if options.folder else []
+        return bench_search.main(["--messages", str(options.messages), *kept, *check])
     if unknown := set(options.benches) - set(BENCHES):
         parser.error(f"there is no bench {', '.join(sorted(unknown))}")
     lines: list[Line] = []
