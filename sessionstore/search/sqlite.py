@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from math import isqrt
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
@@ -36,7 +37,7 @@ from sqlalchemy.exc import DBAPIError
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import SearchSort
 from sessionstore.search.body import stored_text
-from sessionstore.search.candidates import Candidates, candidates
+from sessionstore.search.candidates import Candidates, Frequencies, candidates
 from sessionstore.search.fold import fold, is_plain, words
 from sessionstore.search.index import IndexState, is_index_trouble, state
 from sessionstore.search.query import (
@@ -77,13 +78,16 @@ _VOID = (
     "SELECT NOT EXISTS (SELECT 1 FROM messages_fts_vocab) AND EXISTS (SELECT 1 FROM messages) "
     "AND NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from')"
 )
-_LOWEST_ID, _HIGHEST_ID = -(2**63), 2**63 - 1
+_LOWEST_ID = -(2**63)
 
-# Of so many candidates that would have to be sorted, a page is likely among the first messages.
-_MANY = 1000
-_READ_FIRST = 500
-_READ_NEWEST = "SELECT id FROM messages ORDER BY id DESC LIMIT 1 OFFSET :read"
-_READ_OLDEST = "SELECT id FROM messages ORDER BY id LIMIT 1 OFFSET :read"
+# What is rare in so many of the newest messages is rare in the others.
+_NEWEST = 1000
+_HAVE_LATELY = (
+    "SELECT {0}, count(*) FROM messages_fts_trigram WHERE messages_fts_trigram MATCH :t{0} "
+    "AND rowid > (SELECT max(id) FROM messages) - :newest"
+)
+
+_HIGHEST = "SELECT coalesce(max(id), 0) FROM messages WHERE id > 0"
 
 _warned: WeakSet[Engine] = WeakSet()
 
@@ -242,41 +246,48 @@ def _literal(
     connection: Connection, now: IndexState, tree: Node, scope: Scope, *, oldest: bool
 ) -> Iterator[_Match]:
     """Yield each match with its folded text, by id, from the index and from what it lacks."""
-    chosen = candidates(tree, oldest=oldest)
+    chosen = candidates(tree, oldest=oldest, frequencies=_frequencies(connection))
     if chosen is None:
         yield from _scan(connection, tree, scope, oldest=oldest)
         return
     lowest = _LOWEST_ID if now.indexed_from is None else now.indexed_from
-    highest = _HIGHEST_ID
+    sql = chosen.sql
     if now.indexed_from is None and chosen.unsorted and _are_many(connection, chosen):
-        # The next few messages fill a page sooner than a sort of so many.
-        near = _READ_OLDEST if oldest else _READ_NEWEST
-        edge: int | None = connection.exec_driver_sql(near, {"read": _READ_FIRST}).scalar()
-        if edge is None:
-            yield from _scan(connection, tree, scope, oldest=oldest)
-            return
-        if oldest:
-            yield from _scan(connection, tree, scope, oldest=True, below=edge)
-            lowest = edge
-        else:
-            yield from _scan(connection, tree, scope, above=edge)
-            highest = edge
+        sql = chosen.streamed
     if oldest and now.indexed_from is not None:
         yield from _scan(connection, tree, scope, oldest=True, below=lowest)
     pending = _PENDING + ("" if oldest else " DESC")
     with (
-        connection.exec_driver_sql(chosen.sql, chosen.parameters) as indexed,
+        connection.exec_driver_sql(sql, chosen.parameters) as indexed,
         connection.exec_driver_sql(pending, {"indexed_from": lowest}) as unfolded,
     ):
         merged = heapq.merge(indexed.scalars(), unfolded.scalars(), reverse=not oldest)
-        ids = (each for each in _once(merged) if lowest <= each <= highest)
+        ids = (each for each in _once(merged) if lowest <= each)
         yield from _verified(connection, tree, scope, ids)
     if not oldest and now.indexed_from is not None:
         yield from _scan(connection, tree, scope, below=lowest)
 
 
+def _frequencies(connection: Connection) -> Frequencies:
+    """Give a function that counts those of the newest messages that have a trigram."""
+
+    def frequencies(trigrams: Sequence[str]) -> list[int]:
+        counted = " UNION ALL ".join(_HAVE_LATELY.format(n) for n in range(len(trigrams)))
+        asked = {f"t{n}": '"' + each.replace('"', '""') + '"' for n, each in enumerate(trigrams)}
+        rows = connection.exec_driver_sql(counted, {**asked, "newest": _NEWEST})
+        return [count for _, count in sorted(map(tuple, rows))]
+
+    return frequencies
+
+
 def _are_many(connection: Connection, chosen: Candidates) -> bool:
-    counted = f"SELECT 1 FROM ({chosen.unsorted}) LIMIT 1 OFFSET {_MANY}"
+    """Say whether a walk through the texts fills a page sooner than a sort of the candidates.
+
+    Each candidate costs as much as two texts, and of n texts with c candidates a page of 20
+    takes a walk through 20 n / c: equal where c is the root of 10 n, about.
+    """
+    highest: int = connection.exec_driver_sql(_HIGHEST).scalar_one()
+    counted = f"SELECT 1 FROM ({chosen.unsorted}) LIMIT 1 OFFSET {isqrt(10 * highest)}"
     return connection.exec_driver_sql(counted, chosen.parameters).first() is not None
 
 
@@ -422,18 +433,15 @@ def _scan(
     *,
     oldest: bool = False,
     below: int | None = None,
-    above: int | None = None,
 ) -> Iterator[_Match]:
     """Yield each match with its folded text, by id, by reading every message in scope.
 
-    Or only those below an id, or above one.
+    Or only those below an id.
     """
     repeated = _repetition(connection, scope)
     texts = _texts(scope).order_by(MESSAGES.c.id.asc() if oldest else MESSAGES.c.id.desc())
     if below is not None:
         texts = texts.where(MESSAGES.c.id < below)
-    if above is not None:
-        texts = texts.where(MESSAGES.c.id > above)
     with connection.execute(texts) as result:
         for rows in result.partitions(_BLOCK):
             yield from _matching(tree, rows, repeated)

@@ -108,8 +108,7 @@ def test_the_index_finds_what_reading_finds(
     store: SessionDB, path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed == 2:  # what is done for very common queries, with a few messages
-        monkeypatch.setattr(sqlite_search, "_MANY", 5)
-        monkeypatch.setattr(sqlite_search, "_READ_FIRST", 15)
+        monkeypatch.setattr(sqlite_search, "_are_many", lambda *_: True)
     lots = Lots(seed)
     for name in "ab":
         store.create_session(name, "cli")
