@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from sessionstore.engine import Location, reporting_errors
 from sessionstore.errors import StoreUnavailableError
+from sessionstore.queueing import SUFFIX as LOCK_FILE
 from sessionstore.records import BackupReport
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ def back_up(
 
 
 def _refuse(store: Path, place: Path, *, overwrite: bool) -> None:
-    if place in {Path(f"{store}{side}") for side in ("", *SIDE_FILES)}:
+    if place in {Path(f"{store}{side}") for side in ("", LOCK_FILE, *SIDE_FILES)}:
         msg = f"{place} is the store itself; name another file"
     elif not place.parent.is_dir():
         msg = f"{place.parent} is no folder; make it, or name another file"
