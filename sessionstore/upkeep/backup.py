@@ -54,8 +54,10 @@ def back_up(
 
         def copy_out(connection: Connection) -> tuple[int, int]:
             raw: Any = connection.connection.driver_connection
+            # The first read fixes the moment; without one, each step of the copy has its own.
+            expected = counts(raw)
             copy_database(raw, copy, progress)
-            return counts(raw)
+            return expected
 
         expected = read(copy_out)
         with reporting_errors(Location(location.url, copy)):
