@@ -117,11 +117,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plain, store = times["plain sqlite3"], times["store"]
     worst, rate = store[-1] / plain[-1], len(store) / len(plain)
     met = worst <= 0.1 and rate >= 1.0  # noqa: PLR2004 - the targets, printed below
+    wanted = f" (at most 0.1x, at least 1x): {'met' if met else 'MISSED'}"
     print(
-        f"of plain sqlite3: worst wait {worst:.2f}x (at most 0.1x), appends {rate:.2f}x "
-        f"(at least 1x): {'met' if met else 'MISSED'}"
+        f"of plain sqlite3: worst wait {worst:.2f}x, appends {rate:.2f}x"
+        f"{'' if options.pause else wanted}"  # who seldom writes seldom waits
     )
-    return int(options.check and not met)
+    return int(options.check and not met and not options.pause)
 
 
 if __name__ == "__main__":

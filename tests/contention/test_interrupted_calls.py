@@ -78,6 +78,39 @@ def test_a_store_outlives_thousands_of_interrupted_calls(path: Path, rivals: int
     assert done.stdout.strip() == "interrupted", done.stderr
 
 
+WAITING = """
+import fcntl, os, signal, sys, time
+from sessionstore import SessionDB
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+db = SessionDB(sys.argv[1])
+db.create_session("s", "cli")
+other = os.open(sys.argv[1] + "-lock", os.O_RDWR)
+for number in range(1, 4):
+    fcntl.flock(other, fcntl.LOCK_EX)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        db.append_message("s", "user", "x")
+        raise SystemExit("it did not wait")
+    except KeyboardInterrupt:
+        pass
+    fcntl.flock(other, fcntl.LOCK_UN)
+    time.sleep(0.1)  # the place in the line comes to its turn, with nobody there
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(other, fcntl.LOCK_UN)
+    assert db.append_message("s", "user", "x") == number
+"""
+
+
+def test_a_call_that_is_interrupted_while_it_waits_in_line_leaves_it(path: Path):
+    command = [sys.executable, "-c", WAITING, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_turn_whose_holder_vanished_is_free_again():
     turn = Turn()
     abandoned = turn.taken(1)
