@@ -15,6 +15,7 @@ from sessionstore.errors import (
     SessionStoreError,
     StoreBusyError,
     StoreClosedError,
+    StoreForkedError,
     StoreUnavailableError,
     TitleTakenError,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "SessionSummary",
     "StoreBusyError",
     "StoreClosedError",
+    "StoreForkedError",
     "StoreSettings",
     "StoreUnavailableError",
     "TitleTakenError",

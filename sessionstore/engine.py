@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -25,12 +25,14 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import NullPool
 
+from sessionstore import forking
 from sessionstore.errors import (
     ConflictError,
     SessionStoreError,
     StoreBusyError,
     StoreUnavailableError,
 )
+from sessionstore.queueing import WriterQueue
 from sessionstore.retry import OtherThreadsError, busy, is_contention, retrying
 from sessionstore.settings import StoreSettings, default_location, home_expanded
 from sessionstore.turns import LastingPool
@@ -131,11 +133,23 @@ class Database:
         location: Where it is.
         engine: Its connections.
         read_only: Nothing may be written, locked or created.
+        queue: Where its writers stand in line, behind those of other stores.
     """
 
     location: Location
     engine: Engine
     read_only: bool
+    queue: WriterQueue = field(default_factory=lambda: WriterQueue(None, 0.0))
+
+    def __post_init__(self) -> None:
+        """Be known, while it is open, to a process that is forked off."""
+        path = None if self.read_only else self.location.path
+        forking.watch(self.engine, path, self.queue)
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process was forked off while the store was open."""
+        return self.queue.forgotten
 
     def read(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one DEFERRED transaction: it sees one state of the database.
@@ -207,7 +221,12 @@ class Database:
 
     def close(self) -> None:
         """Give every connection back; a call that still reads finishes first."""
+        if self.inherited:
+            return  # they are the parent's
+        shared = Path(f"{self.location.path}-shm")
         self.engine.dispose()
+        self.queue.close(last=lambda: not shared.exists())
+        forking.unwatch(self.engine)
 
 
 def open_database(location: Location, settings: StoreSettings) -> Database:
@@ -219,6 +238,7 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
     """
     if location.path is None:
         return Database(location, _server_engine(location, settings), read_only=False)
+    forking.refuse_inherited(location.path)
     _create_private_file(location.path)
     uri = location.path.as_uri() + "?mode=rw"
     engine = create_engine(
@@ -229,7 +249,9 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
         pool_timeout=settings.busy_timeout_s,
     )
     event.listen(engine, "begin", _begin)
-    database = Database(location, engine, read_only=False)
+    # Whoever holds the line for longer than some attempts take has stopped, or has much to do.
+    queue = WriterQueue(location.path, settings.write_patience_s / 4)
+    database = Database(location, engine, read_only=False, queue=queue)
     try:
         with reporting_errors(location):
             retrying(settings)(database.outside_transaction)(lambda raw: _ensure_wal(raw, location))
@@ -239,7 +261,7 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
             for connection in pooled:
                 connection.close()
     except BaseException:
-        engine.dispose()
+        database.close()
         raise
     return database
 
@@ -263,6 +285,7 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
         raise StoreUnavailableError(msg)
     if path.is_dir():
         raise _is_a_folder(path)
+    forking.refuse_inherited(path)
 
     def connect() -> sqlite3.Connection:
         # A read-only connection to a WAL file would make -wal and -shm and leave them, so a

@@ -38,6 +38,10 @@ class StoreUnavailableError(SessionStoreError):
     """The database cannot be used: not openable, full, damaged or read-only."""
 
 
+class StoreForkedError(StoreUnavailableError):
+    """The store was open when this process was forked off; only its parent may use it."""
+
+
 class SchemaOutdatedError(SessionStoreError):
     """The database is older than this package and the caller did not ask to upgrade it.
 

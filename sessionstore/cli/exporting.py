@@ -246,7 +246,7 @@ def _encoded(text: str) -> bytes:
 def _refuse_store(location: Location, target: Path) -> None:
     if location.path is None:
         return
-    files = {Path(f"{location.path}{side}") for side in ("", "-wal", "-shm", "-journal")}
+    files = {Path(f"{location.path}{side}") for side in ("", "-wal", "-shm", "-journal", "-lock")}
     if Path(os.path.realpath(target)) in files:
         raise Failure(f"{target} is the store itself; name another file")
 
