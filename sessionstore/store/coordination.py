@@ -123,17 +123,29 @@ class CoordinationCalls(StoreBase):
             )
         )
 
-    def complete_delivery(self, delivery_id: str) -> bool:
-        """Say that a delivery arrived; return whether it was still owed."""
-        now = self._now()
+    def complete_delivery(self, delivery_id: str, *, owner: str | None = None) -> bool:
+        """Say that a delivery arrived; return whether it was still owed.
+
+        Args:
+            delivery_id: The delivery.
+            owner: Who says so, as in `claim_deliveries`: False, and nothing is changed, where
+                it is not, or no longer, this owner's, as when the lease was over and another
+                took it. None: whoever has it.
+        """
+        now, named = self._now(), checks.optional_text("owner", owner)
         return self._write(
             lambda db: coordination.settle_delivery(
-                db, delivery_id, now=now, state=coordination.DELIVERED
+                db, delivery_id, owner=named, now=now, state=coordination.DELIVERED
             )
         )
 
     def fail_delivery(
-        self, delivery_id: str, error: str | None = None, retry_at: float | None = None
+        self,
+        delivery_id: str,
+        error: str | None = None,
+        retry_at: float | None = None,
+        *,
+        owner: str | None = None,
     ) -> bool:
         """Say that a delivery did not arrive; return whether it was still owed.
 
@@ -141,8 +153,9 @@ class CoordinationCalls(StoreBase):
             delivery_id: The delivery.
             error: What went wrong.
             retry_at: Epoch seconds from which it may be claimed again; None gives it up.
+            owner: Who says so; see `complete_delivery`.
         """
-        now = self._now()
+        now, named = self._now(), checks.optional_text("owner", owner)
         changes: dict[str, Any] = {"last_error": _told(error)}
         if retry_at is None:
             changes["state"] = coordination.FAILED
@@ -152,7 +165,9 @@ class CoordinationCalls(StoreBase):
                 "available_at": checks.moment("retry_at", retry_at),
             }
         return self._write(
-            lambda db: coordination.settle_delivery(db, delivery_id, now=now, **changes)
+            lambda db: coordination.settle_delivery(
+                db, delivery_id, owner=named, now=now, **changes
+            )
         )
 
     def list_deliveries(self, state: str | None = None) -> list[Delivery]:
@@ -202,34 +217,47 @@ class CoordinationCalls(StoreBase):
             )
         )
 
-    def complete_handoff(self, session_id: str) -> bool:
+    def complete_handoff(self, session_id: str, *, platform: str | None = None) -> bool:
         """Say that the session goes on elsewhere; return whether a hand-over was under way.
+
+        Args:
+            session_id: The session.
+            platform: Where it goes on, as in `request_handoff`: False, and nothing is changed,
+                where by now it is asked for elsewhere. None: wherever it was asked for.
 
         Raises:
             SessionNotFoundError: There is no such session.
         """
+        to = checks.optional_text("platform", platform)
         return self._write(
             lambda db: coordination.change_handoff(
                 db,
                 session_id,
                 allowed=(coordination.PENDING, coordination.RUNNING),
+                platform=to,
                 handoff_state=coordination.COMPLETED,
                 handoff_error=None,
             )
         )
 
-    def fail_handoff(self, session_id: str, error: str) -> bool:
+    def fail_handoff(self, session_id: str, error: str, *, platform: str | None = None) -> bool:
         """Say why a hand-over failed; return whether one was under way.
+
+        Args:
+            session_id: The session.
+            error: What went wrong.
+            platform: Where it did not go on; see `complete_handoff`.
 
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        said = _told(error)
+        said, to = _told(error), checks.optional_text("platform", platform)
         return self._write(
             lambda db: coordination.change_handoff(
                 db,
                 session_id,
                 allowed=(coordination.PENDING, coordination.RUNNING),
+                platform=to,
                 handoff_state=coordination.FAILED,
                 handoff_error=said,
             )
