@@ -72,7 +72,8 @@ def _harmless_usage() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        error.message = one_line(error.message)
+        # Each kind of them is made in its own way, so the one that is there is changed.
+        vars(error)["message"] = one_line(error.message)
         raise
 
 

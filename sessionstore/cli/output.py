@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
-_CONTROL_IN_JSON = re.compile("[\x7f-\x9f]")
+_OBEYED_IN_JSON = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _YEAR = re.compile(r"[1-9]\d{3}", re.ASCII)
@@ -88,8 +88,8 @@ def write_json(value: Any) -> None:
 
 
 def harmless_json(text: str) -> str:
-    """Escape the control characters that JSON itself lets stand; it says the same."""
-    return _CONTROL_IN_JSON.sub(escaped, text)
+    """Escape what a terminal obeys and JSON lets stand, see `safe`; it says the same."""
+    return _OBEYED_IN_JSON.sub(escaped, text)
 
 
 def is_terminal(stream: IO[Any]) -> bool:
