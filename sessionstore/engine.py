@@ -31,6 +31,7 @@ from sessionstore.errors import (
     SessionStoreError,
     StoreBusyError,
     StoreUnavailableError,
+    shown,
 )
 from sessionstore.retry import OtherThreadsError, busy, is_contention, retrying
 from sessionstore.settings import StoreSettings, default_location, home_expanded
@@ -133,12 +134,12 @@ def _parsed(url: str | URL | None) -> URL | None:
 def _locate_file(name: str) -> Location:
     if not name or name == ":memory:" or name.startswith("file:"):
         msg = (
-            f"{name or 'an empty path'!r} is not a file path; a store is a file, "
+            f"{shown(name or 'an empty path')} is not a file path; a store is a file, "
             "since several connections share it. For a passing one use a temporary folder"
         )
         raise StoreUnavailableError(msg)
     if "\0" in name:
-        msg = f"{name!r} is no path: no name of a file holds a NUL character"
+        msg = f"{shown(name)} is no path: no name of a file holds a NUL character"
         raise ValueError(msg)
     # SQLite puts -wal and -shm beside the file that a link points to, so that one is meant.
     path = Path(os.path.realpath(home_expanded(name)))
@@ -531,7 +532,7 @@ def reporting_errors(location: Location, *, writes: bool = True) -> Iterator[Non
         raise interrupt from None
     except UnicodeEncodeError as error:
         # What a call stores is checked before; this is something that was looked for.
-        msg = f"{error.object!r} holds half a surrogate pair, which no id, title or name can"
+        msg = f"{shown(error.object)} holds half a surrogate pair, which no id, title or name can"
         raise ValueError(msg) from error
     except (DBAPIError, sqlite3.Error, PoolTimeoutError, OtherThreadsError) as error:
         if is_contention(error):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sessionstore.codec import encode_json
+from sessionstore.errors import shown
 from sessionstore.records import Delivery, Handoff, SessionRecord
 from sessionstore.repository import checks, coordination
 from sessionstore.store.base import StoreBase
@@ -67,6 +68,7 @@ class CoordinationCalls(StoreBase):
     def replace_gateway_routes(self, scope: str, entries: Mapping[str, Any]) -> None:
         """Put new routes in the place of all of a scope, in one step."""
         of_scope, now = checks.required_text("scope", scope), self._now()
+        checks.mapping("entries", entries)
         encoded = {_key(session_key): _json(entry) for session_key, entry in entries.items()}
         self._write(lambda db: coordination.replace_routes(db, of_scope, encoded, now=now))
 
@@ -177,7 +179,8 @@ class CoordinationCalls(StoreBase):
             ValueError: It is no such state.
         """
         if state is not None and state not in coordination.DELIVERY_STATES:
-            msg = f"state must be one of {', '.join(coordination.DELIVERY_STATES)}, not {state!r}"
+            states = ", ".join(coordination.DELIVERY_STATES)
+            msg = f"state must be one of {states}, not {shown(state)}"
             raise ValueError(msg)
         return self._read(lambda db: coordination.list_deliveries(db, state))
 
