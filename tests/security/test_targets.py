@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import targets
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 PIECES = st.sampled_from(
@@ -24,6 +24,7 @@ ANYTHING = st.one_of(
 
 
 @pytest.mark.parametrize("name", targets.TARGETS)
+@settings(max_examples=40)  # scripts/fuzz.py goes further
 @given(data=ANYTHING)
 def test_anything_at_all_keeps_the_promises(name: str, data: bytes):
     targets.TARGETS[name](data)
