@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
-from sessionstore.cli.output import Failure, is_terminal, one_line, plural, safe, write_json
+from sessionstore.cli.output import Count, Failure, is_terminal, one_line, plural, safe, write_json
 from sessionstore.cli.store import chosen_location, store_options
 from sessionstore.engine import Location
 from sessionstore.errors import ImportRejectedError
@@ -25,15 +25,29 @@ from sessionstore.store import SessionDB
 
 _PROGRESS_S = 0.1
 _NAMED = 10
+_SHOWN = 40
 _STDIN = "-"
+_MB = 10**6
+# A JSON value takes up to twenty times its text in memory, so this stays below some 2 GB.
+_LONGEST_LINE_MB = 100
+_GZIP = b"\x1f\x8b"
 
 
 @click.command("import")
 @click.argument("file", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Say what would come in, and write nothing.")
+@click.option(
+    "--longest-line",
+    "longest_mb",
+    type=Count(least=1),
+    default=_LONGEST_LINE_MB,
+    show_default=True,
+    metavar="MB",
+    help="Refuse an export with a longer line, that is session; it is held in memory.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @store_options
-def import_(*, file: Sequence[str], dry_run: bool, as_json: bool) -> None:
+def import_(*, file: Sequence[str], dry_run: bool, longest_mb: int, as_json: bool) -> None:
     """Take in sessions from exports and state.db files.
 
     They stay as they are. FILE is what `export` wrote, or the state.db of any Hermes,
@@ -41,10 +55,13 @@ def import_(*, file: Sequence[str], dry_run: bool, as_json: bool) -> None:
     stdin. All of them come in, or nothing does. A session that is here already stays as
     it is; where the two differ that is said, and the exit status is 0 all the same. An
     absent store is made, an old one upgraded.
+
+    An export is refused for its first bad line, which is named: one that is no JSON in UTF-8
+    or names a field twice, is too long, or holds no session that can be stored.
     """
     location = chosen_location()
     with ExitStack() as opened:
-        sources = [opened.enter_context(_source(name, location)) for name in file]
+        sources = [opened.enter_context(_source(name, location, longest_mb * _MB)) for name in file]
         with _target(location, dry_run=dry_run) as db:
             try:
                 report = db.import_sessions(_counted(_all(sources)), dry_run=dry_run)
@@ -77,10 +94,10 @@ class _Source:
 
 
 @contextmanager
-def _source(name: str, target: Location) -> Iterator[_Source]:
+def _source(name: str, target: Location, longest: int) -> Iterator[_Source]:
+    about: dict[str, Any] = {"file": name, "kind": "export"}
     if name == _STDIN:
-        stdin = sys.stdin.buffer
-        yield _Source("stdin", _parsed(stdin, "stdin"), {"file": name, "kind": "export"}, "line")
+        yield _Source("stdin", _parsed(sys.stdin.buffer, "stdin", longest), about, "line")
         return
     path = Path(name)
     if path.is_dir():
@@ -100,7 +117,7 @@ def _source(name: str, target: Location) -> Iterator[_Source]:
             yield _Source(name, read.sessions(), about, "session")
     else:
         with path.open("rb") as stream:
-            yield _Source(name, _parsed(stream, name), {"file": name, "kind": "export"}, "line")
+            yield _Source(name, _parsed(stream, name, longest), about, "line")
 
 
 class _UnreadableError(ImportRejectedError):
@@ -115,11 +132,44 @@ class _UnreadableError(ImportRejectedError):
         self.name = name
 
 
-def _parsed(stream: BinaryIO, name: str) -> Iterator[Mapping[str, Any]]:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its fields; of two with one name a parser would drop one unsaid."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value] # None, so it goes on
+        msg = f"an object has the field {one_line(twice)[:_SHOWN]!r} twice"
+        raise _TwiceError(msg)
+    return fields
+
+
+class _TwiceError(ValueError):
+    """An object names a field twice."""
+
+
+_READER = json.JSONDecoder(object_pairs_hook=_once)
+
+
+def _lines(stream: BinaryIO, name: str, longest: int) -> Iterator[tuple[int, bytes]]:
+    """Number the lines, and hold no more of one than may be."""
+    number = 0
+    while line := stream.readline(longest + 1):
+        number += 1
+        if len(line) > longest and not line.endswith(b"\n"):
+            said = f"it is longer than {longest // _MB:,} MB; --longest-line allows more"
+            raise _UnreadableError(name, number, said)
+        yield number, line
+
+
+def _parsed(stream: BinaryIO, name: str, longest: int) -> Iterator[Mapping[str, Any]]:
     """Read JSON Lines; the number of a session is that of its line, so no line is passed over."""
-    for number, line in enumerate(stream, start=1):
+    for number, line in _lines(stream, name, longest):
+        if number == 1 and line.startswith(_GZIP):
+            raise _UnreadableError(name, number, "this is compressed; unpack it first")
         try:
-            yield json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            yield _READER.decode(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+        except _TwiceError as error:
+            raise _UnreadableError(name, number, str(error)) from error
         except RecursionError as error:
             raise _UnreadableError(name, number, "the JSON is nested too deep") from error
         except UnicodeDecodeError as error:

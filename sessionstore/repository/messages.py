@@ -29,7 +29,7 @@ from sessionstore.codec import (
     encode_text,
     is_plain,
 )
-from sessionstore.errors import ConflictError, MessageNotFoundError, SessionNotFoundError
+from sessionstore.errors import ConflictError, MessageNotFoundError, SessionNotFoundError, shown
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import ConversationMessage, MessageRecord
 from sessionstore.repository import chains, checks, sessions
@@ -223,7 +223,7 @@ def without_what_is_stored(message: Mapping[str, Any], session_id: str) -> Mappi
     live = {"session_id": session_id, "active": True, "compacted": False}
     for name, value in live.items():
         if message.get(name, value) != value:
-            msg = f"{name} of a message to be stored is {value!r}, not {message[name]!r}"
+            msg = f"{name} of a message to be stored is {shown(value)}, not {shown(message[name])}"
             raise ValueError(msg)
     return {name: value for name, value in message.items() if name not in {"id", *live}}
 
@@ -392,7 +392,7 @@ def rewind(connection: Connection, session_id: str, message_id: int) -> int:
             message_id, f"session {session_id!r} has no live message {message_id}"
         )
     if role != "user":
-        msg = f"message {message_id} is of role {role!r}; rewind to a user message"
+        msg = f"message {message_id} is of role {shown(role)}; rewind to a user message"
         raise ValueError(msg)
     undone = connection.execute(
         update(MESSAGES)

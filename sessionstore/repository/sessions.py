@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from sessionstore.codec import as_number, as_text, decode_json, encode_json
-from sessionstore.errors import ConflictError, SessionNotFoundError
+from sessionstore.errors import ConflictError, SessionNotFoundError, shown
 from sessionstore.models import COMPRESSION_LOCKS, MESSAGES, SESSIONS, SYSTEM_PROMPTS
 from sessionstore.records import SessionRecord
 from sessionstore.repository import chains, checks, prompts, titles
@@ -117,10 +117,10 @@ def new_session(
         TypeError: A field is not what it must be.
     """
     if parent_session_id is not None and parent_session_id == session_id:
-        msg = f"session {session_id!r} cannot be its own parent"
+        msg = f"session {shown(session_id)} cannot be its own parent"
         raise ValueError(msg)
     if relation is not None and relation not in RELATIONS:
-        msg = f"relation must be one of {', '.join(RELATIONS)}, not {relation!r}"
+        msg = f"relation must be one of {', '.join(RELATIONS)}, not {shown(relation)}"
         raise ValueError(msg)
     prompt = checks.plain_text("system_prompt", system_prompt)
     return {

@@ -11,6 +11,7 @@ from typing import get_args
 
 from sqlalchemy import Connection
 
+from sessionstore.errors import shown
 from sessionstore.records import SearchHit, SearchSort
 from sessionstore.search import index, sqlite
 from sessionstore.search.body import index_text, searchable_text, text_of
@@ -74,7 +75,7 @@ def search_messages(
         msg = f"a query is a text, not {type(query).__name__}"
         raise TypeError(msg)
     if sort not in get_args(SearchSort):
-        msg = f"{sort!r} is no order; write rank, newest or oldest"
+        msg = f"{shown(sort)} is no order; write rank, newest or oldest"
         raise ValueError(msg)
     scope = Scope.of(
         source_filter=source_filter,

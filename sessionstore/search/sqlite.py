@@ -477,6 +477,7 @@ def _warn(connection: Connection, reason: object) -> None:
     if connection.engine not in _warned:
         _warned.add(connection.engine)
         logger.warning(
-            "the search index cannot be used (%s); searching without it, in order of time",
+            "the search index cannot be used (%s); messages are found by reading all of them, in "
+            "order of time, until `sessionstore doctor --fix` rebuilds it",
             reason,
         )

@@ -67,6 +67,11 @@ def back_up(
 
 
 def _refuse(store: Path, place: Path, *, overwrite: bool) -> None:
+    try:
+        place.exists()
+    except OSError as error:  # such as a name that is too long
+        msg = f"{place} cannot be made: {error.strerror or error}"
+        raise StoreUnavailableError(msg) from error
     if place in {Path(f"{store}{side}") for side in ("", LOCK_FILE, *SIDE_FILES)}:
         msg = f"{place} is the store itself; name another file"
     elif not place.parent.is_dir():
