@@ -33,7 +33,8 @@ from sessionstore.errors import ConflictError, MessageNotFoundError, SessionNotF
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import ConversationMessage, MessageRecord
 from sessionstore.repository import chains, checks, sessions
-from sessionstore.search import index_text
+from sessionstore.search import index_text, server_index
+from sessionstore.search.keys import keys_of_row
 
 _TEXTS = (
     "tool_name",
@@ -59,13 +60,13 @@ _OF_ASSISTANTS = (
 )
 
 # Built once: compiling them costs more than running them.
-_INSERT = insert(MESSAGES)
 # The same for SQLite's driver: by way of Core it takes twice as long.
 _STORED = (*_FIELDS, "content_encoding", "json_columns", "search_text")
 _encoded = operator.itemgetter(*_STORED)
 _INSERT_SQLITE = (
     f"INSERT INTO messages (session_id, {', '.join(_STORED)}) VALUES (?{', ?' * len(_STORED)})"
 )
+_INSERT = server_index.storing(("session_id", *_STORED))
 _COUNT_UP = (
     update(SESSIONS)
     .where(SESSIONS.c.id == bindparam("of_session"))
@@ -100,12 +101,15 @@ _LIVE = MESSAGES.c.active == 1
 _UNDONE = (MESSAGES.c.active == 0) & (MESSAGES.c.compacted == 0)
 
 
-def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
+def new_message(
+    message: Mapping[str, Any], *, now: float, on_server: bool = False
+) -> dict[str, Any]:
     """Check and encode a message to be stored, all columns but the session's id; no database.
 
     Args:
         message: The fields of `records.NewMessage`; `timestamp` absent or None means `now`.
         now: Epoch seconds.
+        on_server: It goes to a server: what the search index there needs comes with it.
 
     Raises:
         ValueError: An empty role, a time that is not finite, a number beyond 64 bits, a
@@ -136,7 +140,15 @@ def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
     values["search_text"] = index_text(
         values["content"], values["content_encoding"], values["tool_name"], values["tool_calls"]
     )
-    return values
+    return with_keys(values) if on_server else values
+
+
+def with_keys(row: dict[str, Any]) -> dict[str, Any]:
+    """Add to an encoded message, unless it has it, what the search index of a server needs."""
+    if "grams" in row:
+        return row
+    keys = keys_of_row(row["content"], row["content_encoding"], row["tool_name"], row["tool_calls"])
+    return row | server_index.as_parameters(keys)
 
 
 def calls_in(message: Mapping[str, Any]) -> int:
@@ -261,9 +273,8 @@ def _insert(
         ]
     ids: list[int] = []
     for row in rows:
-        stored = connection.execute(_INSERT, {**row, "session_id": session_id})
-        (new_id,) = cast("tuple[int]", stored.inserted_primary_key)
-        ids.append(new_id)
+        stored = connection.execute(_INSERT, {**with_keys({**row}), "session_id": session_id})
+        ids.append(stored.scalar_one())
     return ids
 
 

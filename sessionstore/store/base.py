@@ -102,6 +102,10 @@ class StoreBase:
             self._checkpoint("TRUNCATE")
         self._database.close()
 
+    @property
+    def _on_server(self) -> bool:
+        return self._location.path is None
+
     def _now(self) -> float:
         return self._settings.clock()
 
@@ -170,7 +174,7 @@ class StoreBase:
 
         Never raises.
         """
-        if self._location.path is None or self._completing:
+        if self._completing:
             return False
         try:
             with self._writer.taken(0.0):
