@@ -14,6 +14,7 @@ from sqlalchemy import (
     insert,
     not_,
     select,
+    text,
     update,
 )
 
@@ -67,6 +68,10 @@ _INSERT_SQLITE = (
     f"INSERT INTO messages (session_id, {', '.join(_STORED)}) VALUES (?{', ?' * len(_STORED)})"
 )
 _INSERT = server_index.storing(("session_id", *_STORED))
+_INSERT_MANY = server_index.storing(("id", "session_id", *_STORED))
+_DRAW_IDS = text(
+    "SELECT nextval(pg_get_serial_sequence('messages', 'id')) FROM generate_series(1, :count)"
+)
 _COUNT_UP = (
     update(SESSIONS)
     .where(SESSIONS.c.id == bindparam("of_session"))
@@ -271,10 +276,15 @@ def _insert(
         return [
             driver.execute(_INSERT_SQLITE, (session_id, *_encoded(row))).lastrowid for row in rows
         ]
-    ids: list[int] = []
-    for row in rows:
-        stored = connection.execute(_INSERT, {**with_keys({**row}), "session_id": session_id})
-        ids.append(stored.scalar_one())
+    values = [{**with_keys({**row}), "session_id": session_id} for row in rows]
+    if len(values) == 1:
+        return [connection.execute(_INSERT, values[0]).scalar_one()]
+    # With ids drawn before, all go to the server in one go, each a statement of its own.
+    ids = list(connection.execute(_DRAW_IDS, {"count": len(values)}).scalars())
+    if ids:
+        connection.execute(
+            _INSERT_MANY, [{**row, "id": each} for row, each in zip(values, ids, strict=True)]
+        )
     return ids
 
 
