@@ -28,7 +28,8 @@ _LENGTH = 3
 # So many grams of one literal are asked for, spread over it: more would rule out hardly any
 # message and take time each.
 _MOST_GRAMS = 16
-_LONGEST_KEPT = 40
+# What makes 32 bits a number with a sign.
+_HALF = 1 << 31
 _WHOLE, _BEGINNING = "\1", "\2"
 _SHORT_WORD = re.compile("(?<![a-z0-9])[a-z0-9]{1,2}(?![a-z0-9])")
 _BEGINNING_OF_WORD = re.compile("(?<![a-z0-9])[a-z0-9]{1,2}")
@@ -38,8 +39,8 @@ _ONE_OR_TWO = re.compile("[a-z0-9]{1,2}")
 # same: letters, digits, private use - and what Unicode 6.1 did not know yet, such as newer
 # emoji (https://www.sqlite.org/fts5.html#unicode61_tokenizer). Of the latter the blocks of
 # symbols are told here; what else is newer than that is in no writing of today.
-_TOKEN = re.compile(
-    "(?:[^\\W_]|[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
+_NEWER = (
+    "[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
     "\u2065-\u2069\u20ba-\u20cf\u20f1-\u20ff\u218a-\u218f\u23f4-\u23ff\u2427-\u243f\u244b-\u245f"
     "\u2700\u2b4d-\u2b4f\u2b5a-\u2bff\u2e3c-\u2e7f\u2e9a\u2ef4-\u2eff\u2fd6-\u2fef\u2ffc-\u2fff"
     "\U0001f02c-\U0001f02f\U0001f094-\U0001f09f\U0001f0af-\U0001f0b0\U0001f0bf-\U0001f0c0"
@@ -48,8 +49,11 @@ _TOKEN = re.compile(
     "\U0001f321-\U0001f32f\U0001f336\U0001f37d-\U0001f37f\U0001f394-\U0001f39f\U0001f3c5"
     "\U0001f3cb-\U0001f3df\U0001f3f1-\U0001f3ff\U0001f43f\U0001f441\U0001f4f8"
     "\U0001f4fd-\U0001f4ff\U0001f53e-\U0001f53f\U0001f544-\U0001f54f\U0001f568-\U0001f5fa"
-    "\U0001f641-\U0001f644\U0001f650-\U0001f67f\U0001f6c6-\U0001f6ff\U0001f774-\U0001ffff])+"
+    "\U0001f641-\U0001f644\U0001f650-\U0001f67f\U0001f6c6-\U0001f6ff\U0001f774-\U0001ffff]"
 )
+_LETTERS_ONLY = re.compile(r"[^\W_]+")
+_IS_NEWER = re.compile(_NEWER)
+_TOKEN = re.compile(rf"(?:[^\W_]|{_NEWER})+")
 
 # A word's number says how often the text has it: the lowest bits are that less one.
 TIMES = 16
@@ -79,17 +83,24 @@ def keys_of_row(
 
 def keys_of(body: str) -> Keys:
     """Give the keys of a folded, readable text."""
-    grams: set[int] = set()
-    for piece in set(body.split()):
-        grams.update(_kept(piece) if len(piece) <= _LONGEST_KEPT else _codes(piece))
     listed = tokens(body)
     times = Counter(listed)
     held = [word_key(word) + min(count, TIMES) - 1 for word, count in times.items()]
-    return Keys(sorted(grams), sorted(held), len(listed))
+    # A piece that comes twice says nothing new.
+    pieces = " ".join(set(body.split()))
+    grams = _within(pieces)
+    grams.update(_WHOLE + each for each in set(_SHORT_WORD.findall(pieces)))
+    for begins in set(_BEGINNING_OF_WORD.findall(pieces)):
+        grams.add(_BEGINNING + begins)
+        grams.add(_BEGINNING + begins[0])
+    codes = {number - _HALF for number in map(crc32, map(str.encode, grams))}
+    return Keys(sorted(codes), sorted(held), len(listed))
 
 
 def tokens(body: str) -> list[str]:
     """Split a folded text into what the order of hits takes for words."""
+    if body.isascii() or not _IS_NEWER.search(body):
+        return _LETTERS_ONLY.findall(body)  # a third of the time
     return _TOKEN.findall(body)
 
 
@@ -100,36 +111,23 @@ def word_key(word: str) -> int:
     return int.from_bytes(digest, "big", signed=True) & -TIMES
 
 
-@lru_cache(maxsize=1 << 13)
-def _kept(piece: str) -> tuple[int, ...]:
-    return _codes(piece)
-
-
-def _codes(piece: str) -> tuple[int, ...]:
-    found = _within(piece)
-    found.update(_WHOLE + each for each in _SHORT_WORD.findall(piece))
-    for begins in _BEGINNING_OF_WORD.findall(piece):
-        found.add(_BEGINNING + begins)
-        found.add(_BEGINNING + begins[0])
-    return tuple(map(_code, found))
-
-
 def _code(gram: str) -> int:
-    number = crc32(gram.encode())
-    return number - (1 << 32) if number >> 31 else number
+    return crc32(gram.encode()) - _HALF
 
 
-def _within(piece: str) -> set[str]:
-    """Give the grams of a piece that every text which contains it has as well."""
-    found = {piece[at : at + _LENGTH] for at in range(len(piece) - _LENGTH + 1)}
-    if piece.isascii():
-        if piece.isalnum():
-            return found
+def _within(pieces: str) -> set[str]:
+    """Give the grams of pieces that every text which contains those has as well."""
+    characters = range(len(pieces))
+    found = {pieces[at : at + _LENGTH] for at in characters[: 1 - _LENGTH]}
+    shorter = set(pieces)
+    shorter.update(pieces[at : at + 2] for at in characters[:-1])
+    if pieces.isascii():
+        shorter = {each for each in shorter if not each.isalnum()}
     else:
-        found = {each for each in found if not has_cjk(each)}
-    shorter = {piece[at : at + 2] for at in range(len(piece) - 1)} | set(piece)
-    found.update(each for each in shorter if not (each.isascii() and each.isalnum()))
-    return found
+        cjk = {each for each in shorter if len(each) == 1 and has_cjk(each)}
+        found = {each for each in found if cjk.isdisjoint(each)}
+        shorter = {each for each in shorter if not (each.isascii() and each.isalnum())}
+    return {each for each in found | shorter if " " not in each}
 
 
 def asked_grams(leaf: Leaf) -> list[list[int]] | None:

@@ -74,6 +74,7 @@ FOR EACH ROW WHEN ((old.content, old.content_encoding, old.tool_name, old.tool_c
     IS DISTINCT FROM (new.content, new.content_encoding, new.tool_name, new.tool_calls))
 EXECUTE FUNCTION messages_fts_pending()""",
 }
+FILL = "INSERT INTO messages_fts_pending (id) SELECT id FROM messages"
 _RELATIONS = (*TABLES, *INDEXES)
 _THERE = (
     "SELECT (SELECT count(*) FROM unnest(ARRAY["
@@ -173,9 +174,9 @@ def rebuild(connection: Connection) -> None:
     for name in TRIGGERS:
         connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name} ON messages")
     connection.exec_driver_sql(f"DROP TABLE IF EXISTS {', '.join(TABLES)}")
-    for statement in (*TABLES.values(), STORAGE, *INDEXES.values(), FUNCTION, *TRIGGERS.values()):
+    made = (*TABLES.values(), STORAGE, *INDEXES.values(), FUNCTION, *TRIGGERS.values(), FILL)
+    for statement in made:
         connection.exec_driver_sql(statement)
-    connection.exec_driver_sql("INSERT INTO messages_fts_pending (id) SELECT id FROM messages")
 
 
 def optimize(connection: Connection) -> None:
