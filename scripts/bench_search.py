@@ -13,13 +13,15 @@ measured again, not filled again.
 
 With `--url` the same text goes to a server, or is there from an earlier run, and what is
 measured is the index there: which statements go by it, how large it is, and how long a page and
-an append take, by the clock, since the server works in processes of its own.
+an append take: by the clock, and of the processor in this process and in the server's.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
+import os
 import random
 import resource
 import sqlite3
@@ -315,7 +317,8 @@ def report_server(url: str, messages: int) -> Iterator[str]:
 
     def ask(statement: str) -> list[Any]:
         with server.connect() as connection:
-            return list(connection.exec_driver_sql(statement).all())
+            result = connection.exec_driver_sql(statement)
+            return list(result.all()) if result.returns_rows else []
 
     with SessionDB(url=url) as db:
         took = "filled before"
@@ -342,12 +345,15 @@ def report_server(url: str, messages: int) -> Iterator[str]:
                     return db.search_messages(query, sort=sort)  # type: ignore[arg-type,return-value]
 
                 first = search()
+                spent = _spent_ms(ask)
                 took_ms = clocked(search, PAGES)
+                spent = (_spent_ms(ask) - spent) / PAGES
                 p95 = took_ms[int(PAGES * 0.95)]
+                used = ", ".join(_more(before, ask)) or "no index"
                 yield (
                     f"{what:24}{sort:8}{len(first):3} hits  median "
-                    f"{statistics.median(took_ms):7.2f} ms  p95 {p95:7.2f} ms"
-                    f"  looked up in {', '.join(_more(before, ask)) or 'no index'}"
+                    f"{statistics.median(took_ms):7.2f} ms  p95 {p95:7.2f} ms  "
+                    f"of the processor {spent:6.1f} ms  looked up in {used}"
                 )
         appended: dict[str, list[float]] = {"with": [], "without": []}
         row = "INSERT INTO messages (session_id, role, content, timestamp) VALUES (%s, %s, %s, 1)"
@@ -372,6 +378,20 @@ def report_server(url: str, messages: int) -> Iterator[str]:
             f"p95 {sorted(took_ms)[int(len(took_ms) * 0.95)]:.2f} ms"
         )
     server.dispose()
+
+
+def _spent_ms(ask: Callable[[str], list[Any]]) -> float:
+    """Give what this process and the server's for it took of the processor, if that is here."""
+    spent = time.process_time() * 1000
+    for (pid,) in ask(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'sessionstore' "
+        "AND datname = current_database()"
+    ):
+        with contextlib.suppress(OSError):
+            told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+            spent += (int(told[11]) + int(told[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+    return spent
 
 
 def _index_scans(ask: Callable[[str], list[Any]]) -> dict[str, int]:

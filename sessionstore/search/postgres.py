@@ -76,8 +76,10 @@ def find(
     if not server_index.is_whole(connection):
         _warn(connection)
     elif not is_quickly_read(connection, scope, sort):
+        # Before the planner is told what not to do: this one is for all there is.
+        totals = connection.exec_driver_sql(_TOTALS).one() if sort == "rank" else None
         connection.exec_driver_sql(_SETTINGS)
-        return page_of(_by_index(connection, tree, scope, sort), page)
+        return page_of(_by_index(connection, tree, scope, sort, totals), page)
     return page_of(by_reading(connection, tree, scope, sort, page), page)
 
 
@@ -91,14 +93,26 @@ def _warn(connection: Connection) -> None:
 
 
 def _by_index(
-    connection: Connection, tree: Node, scope: Scope, sort: SearchSort
+    connection: Connection,
+    tree: Node,
+    scope: Scope,
+    sort: SearchSort,
+    totals: Sequence[Any] | None,
 ) -> Iterator[Found]:
-    """Yield hits by the index; by rank: as words by BM25, then all others, newest first."""
+    """Yield hits by the index; by rank: as words by BM25, then all others, newest first.
+
+    Args:
+        connection: A transaction.
+        tree: What is asked for.
+        scope: Where.
+        sort: In which order.
+        totals: Of the order by rank: how many messages are indexed, and their words.
+    """
     literal = _literal(connection, tree, scope, oldest=sort == "oldest")
     seen: set[int] = set()
     strict = as_words(tree)
-    if sort == "rank" and (alternatives := ranking.ranked(strict)) is not None:
-        for found in _scored(connection, alternatives, strict, scope):
+    if totals is not None and (alternatives := ranking.ranked(strict)) is not None:
+        for found in _scored(connection, alternatives, strict, scope, totals):
             seen.add(found[0])
             yield found
     for found, _ in literal:
@@ -203,10 +217,14 @@ def _every_number(word: str) -> list[int]:
 
 
 def _scored(
-    connection: Connection, alternatives: Sequence[Alternative], strict: Node, scope: Scope
+    connection: Connection,
+    alternatives: Sequence[Alternative],
+    strict: Node,
+    scope: Scope,
+    totals: Sequence[Any],
 ) -> Iterator[Found]:
     """Yield the matches in which every term is a word for the index, best first, then newest."""
-    messages, word_count = connection.exec_driver_sql(_TOTALS).one()
+    messages, word_count = totals
     runs = [run for side in alternatives for run in side.runs]
     if not word_count or not all(run.words for run in runs):
         return

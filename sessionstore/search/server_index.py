@@ -23,7 +23,7 @@ TABLES: dict[str, str] = {
     "messages_fts": """\
 CREATE TABLE messages_fts (
     id BIGINT NOT NULL,
-    word_count BIGINT NOT NULL,
+    word_count INTEGER NOT NULL,
     grams INTEGER[] NOT NULL,
     words BIGINT[] NOT NULL,
     CONSTRAINT pk_messages_fts PRIMARY KEY (id),

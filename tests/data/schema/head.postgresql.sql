@@ -41,7 +41,7 @@ column messages.compacted integer NOT NULL DEFAULT 0
 column messages.platform_message_id text
 column messages.search_text text
 column messages_fts.id bigint NOT NULL
-column messages_fts.word_count bigint NOT NULL
+column messages_fts.word_count integer NOT NULL
 column messages_fts.grams ARRAY NOT NULL
 column messages_fts.words ARRAY NOT NULL
 column messages_fts_pending.id bigint NOT NULL
