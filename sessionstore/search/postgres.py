@@ -43,10 +43,10 @@ from sessionstore.search.scope import Scope
 
 logger = logging.getLogger("sessionstore")
 
-# A statement of so many conditions takes longer to plan than reading takes.
+# Beyond so many conditions in a statement, reading all messages is the simpler way.
 _MOST_LEAVES = 64
 # So many messages are read to count phrases and beginnings of words, which the index does not
-# count: about a tenth of a second. With more of them the newest so many stand for all.
+# count. With more of them the newest so many stand for all.
 _MOST_READ = 5000
 # Sets of numbers are looked up in their index and nowhere else: the planner, which knows
 # nothing of what is in them, would now and then rather read and unpack them all.
