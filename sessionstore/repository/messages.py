@@ -14,6 +14,7 @@ from sqlalchemy import (
     insert,
     not_,
     select,
+    text,
     update,
 )
 
@@ -33,7 +34,8 @@ from sessionstore.errors import ConflictError, MessageNotFoundError, SessionNotF
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import ConversationMessage, MessageRecord
 from sessionstore.repository import chains, checks, sessions
-from sessionstore.search import index_text
+from sessionstore.search import index_text, server_index
+from sessionstore.search.keys import keys_of_row
 
 _TEXTS = (
     "tool_name",
@@ -59,12 +61,16 @@ _OF_ASSISTANTS = (
 )
 
 # Built once: compiling them costs more than running them.
-_INSERT = insert(MESSAGES)
 # The same for SQLite's driver: by way of Core it takes twice as long.
 _STORED = (*_FIELDS, "content_encoding", "json_columns", "search_text")
 _encoded = operator.itemgetter(*_STORED)
 _INSERT_SQLITE = (
     f"INSERT INTO messages (session_id, {', '.join(_STORED)}) VALUES (?{', ?' * len(_STORED)})"
+)
+_INSERT = server_index.storing(("session_id", *_STORED))
+_INSERT_MANY = server_index.storing(("id", "session_id", *_STORED))
+_DRAW_IDS = text(
+    "SELECT nextval(pg_get_serial_sequence('messages', 'id')) FROM generate_series(1, :count)"
 )
 _COUNT_UP = (
     update(SESSIONS)
@@ -100,12 +106,15 @@ _LIVE = MESSAGES.c.active == 1
 _UNDONE = (MESSAGES.c.active == 0) & (MESSAGES.c.compacted == 0)
 
 
-def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
+def new_message(
+    message: Mapping[str, Any], *, now: float, on_server: bool = False
+) -> dict[str, Any]:
     """Check and encode a message to be stored, all columns but the session's id; no database.
 
     Args:
         message: The fields of `records.NewMessage`; `timestamp` absent or None means `now`.
         now: Epoch seconds.
+        on_server: It goes to a server: what the search index there needs comes with it.
 
     Raises:
         ValueError: An empty role, a time that is not finite, a number beyond 64 bits, a
@@ -136,7 +145,15 @@ def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
     values["search_text"] = index_text(
         values["content"], values["content_encoding"], values["tool_name"], values["tool_calls"]
     )
-    return values
+    return with_keys(values) if on_server else values
+
+
+def with_keys(row: dict[str, Any]) -> dict[str, Any]:
+    """Add to an encoded message, unless it has it, what the search index of a server needs."""
+    if "grams" in row:
+        return row
+    keys = keys_of_row(row["content"], row["content_encoding"], row["tool_name"], row["tool_calls"])
+    return row | server_index.as_parameters(keys)
 
 
 def calls_in(message: Mapping[str, Any]) -> int:
@@ -259,11 +276,15 @@ def _insert(
         return [
             driver.execute(_INSERT_SQLITE, (session_id, *_encoded(row))).lastrowid for row in rows
         ]
-    ids: list[int] = []
-    for row in rows:
-        stored = connection.execute(_INSERT, {**row, "session_id": session_id})
-        (new_id,) = cast("tuple[int]", stored.inserted_primary_key)
-        ids.append(new_id)
+    values = [{**with_keys({**row}), "session_id": session_id} for row in rows]
+    if len(values) == 1:
+        return [connection.execute(_INSERT, values[0]).scalar_one()]
+    # With ids drawn before, all go to the server in one go, each a statement of its own.
+    ids = list(connection.execute(_DRAW_IDS, {"count": len(values)}).scalars())
+    if ids:
+        connection.execute(
+            _INSERT_MANY, [{**row, "id": each} for row, each in zip(values, ids, strict=True)]
+        )
     return ids
 
 

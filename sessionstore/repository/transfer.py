@@ -18,6 +18,7 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.repository import checks, messages, prompts, sessions, titles, usage
+from sessionstore.search import server_index
 
 _AT_ONCE = 500
 
@@ -306,9 +307,13 @@ def _insert_session(
         }
         for row in new.messages
     ]
-    if rows:
+    if rows and connection.dialect.name == "sqlite":
         connection.execute(_INSERT_MESSAGE, rows)
-        if keep_ids and connection.dialect.name == "postgresql":
+    elif rows:
+        connection.execute(
+            server_index.storing(tuple(rows[0])), [messages.with_keys(row) for row in rows]
+        )
+        if keep_ids:
             connection.execute(_MOVE_SEQUENCE)
     if new.usage:
         connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in new.usage])

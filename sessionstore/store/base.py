@@ -110,6 +110,10 @@ class StoreBase:
         except OtherThreadsError as error:
             logger.debug("%s: the thread that writes closes it: %s", self._location, error)
 
+    @property
+    def _on_server(self) -> bool:
+        return self._location.path is None
+
     def _now(self) -> float:
         return self._settings.clock()
 
@@ -181,7 +185,7 @@ class StoreBase:
 
         Never raises.
         """
-        if self._location.path is None or self._completing:
+        if self._completing:
             return False
         try:
             with self._writer.taken(0.0):

@@ -88,7 +88,7 @@ class MessageCalls(StoreBase):
             "platform_message_id": platform_message_id,
             "timestamp": timestamp,
         }
-        row = messages.new_message(message, now=self._now())
+        row = messages.new_message(message, now=self._now(), on_server=self._on_server)
         calls = messages.calls_in(message)
         return self._write(lambda db: messages.append(db, session_id, [row], calls=calls)[0])
 
@@ -361,5 +361,7 @@ class MessageCalls(StoreBase):
         """Give messages as a list, encoded, and how many tool calls they make."""
         now = self._now()
         listed = [messages.without_what_is_stored(each, session_id) for each in given]
-        rows = [messages.new_message(message, now=now) for message in listed]
+        rows = [
+            messages.new_message(message, now=now, on_server=self._on_server) for message in listed
+        ]
         return listed, rows, sum(messages.calls_in(message) for message in listed)
