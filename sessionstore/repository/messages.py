@@ -344,6 +344,35 @@ def clear(connection: Connection, session_id: str) -> int:
     return gone.rowcount
 
 
+def delete_one(
+    connection: Connection,
+    session_id: str,
+    message_id: int,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    calls: int,
+) -> bool:
+    """Delete a live message, and if it was there store encoded ones; say whether it was."""
+    live = (MESSAGES.c.session_id == session_id) & (MESSAGES.c.id == message_id) & _LIVE
+    found = connection.execute(
+        delete(MESSAGES).where(live).returning(MESSAGES.c.role, MESSAGES.c.tool_calls)
+    ).first()
+    if found is None:
+        return False
+    role, tool_calls = found
+    gone = calls_in({"role": role, "tool_calls": decode_json(tool_calls)})
+    connection.execute(
+        _COUNT_UP,
+        {
+            "of_session": session_id,
+            "more_messages": len(rows) - 1,
+            "more_calls": calls - gone,
+        },
+    )
+    _insert(connection, session_id, rows)
+    return True
+
+
 def archive_and_compact(
     connection: Connection,
     session_id: str,

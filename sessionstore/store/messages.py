@@ -137,6 +137,30 @@ class MessageCalls(StoreBase):
         _, rows, calls = self._encoded(session_id, new_messages)
         return self._write(lambda db: messages.replace(db, session_id, rows, calls=calls))
 
+    def delete_message(
+        self,
+        session_id: str,
+        message_id: int,
+        *,
+        instead: Iterable[NewMessage | Mapping[str, Any]] = (),
+    ) -> bool:
+        """Delete one live message; return whether it was there.
+
+        The counters follow. A message that was compacted or undone stays.
+
+        Args:
+            session_id: The session.
+            message_id: The message.
+            instead: Messages for the end of the session, stored only if it was there.
+
+        Raises:
+            ValueError, TypeError: As `append_message`; nothing is done.
+        """
+        _, rows, calls = self._encoded(session_id, instead)
+        return self._write(
+            lambda db: messages.delete_one(db, session_id, message_id, rows, calls=calls)
+        )
+
     def clear_messages(self, session_id: str) -> int:
         """Delete every message of a session, of any state; return how many went.
 
