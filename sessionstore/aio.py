@@ -274,6 +274,7 @@ class AsyncSessionDB:
     # … of messages.
     append_message = _awaited(SessionDB.append_message)
     delete_message = _awaited(SessionDB.delete_message)
+    append_if_unchanged = _awaited(SessionDB.append_if_unchanged)
     append_messages = _awaited(SessionDB.append_messages)
     sync_messages = _awaited(SessionDB.sync_messages)
     replace_messages = _awaited(SessionDB.replace_messages)
@@ -284,6 +285,7 @@ class AsyncSessionDB:
     get_messages = _awaited(SessionDB.get_messages)
     get_messages_as_conversation = _awaited(SessionDB.get_messages_as_conversation)
     get_messages_around = _awaited(SessionDB.get_messages_around)
+    get_message_by_platform_id = _awaited(SessionDB.get_message_by_platform_id)
     message_count = _awaited(SessionDB.message_count)
     search_messages = _awaited(SessionDB.search_messages)
     search_index_trouble = _awaited(SessionDB.search_index_trouble)
