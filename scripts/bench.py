@@ -3,11 +3,12 @@
     python scripts/bench.py append load open
     python scripts/bench.py --check append
     python scripts/bench.py search --messages 100000
+    python scripts/bench.py peers
 
 Times on a shared machine mean little, ratios of medians a good deal: the store and the plain
 code take turns, call by call, on files of the same shape, with the same triggers, pragmas and
-transactions. With `--check` a missed target makes the exit code 1. `search` has a file of its
-own, bench_search.py, and is not among the default ones.
+transactions. With `--check` a missed target makes the exit code 1. `search` and `peers`
+have files of their own, bench_search.py and bench_peers.py, and are not among the default ones.
 """
 
 from __future__ import annotations
@@ -198,11 +199,20 @@ BENCHES: dict[str, Callable[[Path], list[Line]]] = {
 }
 
 
+def bench_peers(folder: Path) -> list[Line]:
+    """Append by each adapter against the frameworks' own stores; see bench_peers.py."""
+    # This file under its name, so that what it defines is defined once.
+    sys.modules["bench"] = sys.modules[__name__]
+    import bench_peers as peers
+
+    return peers.bench_peers(folder)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benches that were named, all if none was, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    named = "|".join([*BENCHES, "search"])
-    parser.add_argument("benches", nargs="*", metavar=named, help="default: all but search")
+    named = "|".join([*BENCHES, "peers", "search"])
+    parser.add_argument("benches", nargs="*", metavar=named, help="default: the first three")
     parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--messages", type=int, default=100_000, help="of search only")
     parser.add_argument("--folder", help="of search only: keep its two files here")
@@ -213,12 +223,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check = ["--check"] if options.check else []
         kept = ["--folder", options.folder] if options.folder else []
         return bench_search.main(["--messages", str(options.messages), *kept, *check])
-    if unknown := set(options.benches) - set(BENCHES):
+    known = BENCHES | {"peers": bench_peers}
+    if unknown := set(options.benches) - set(known):
         parser.error(f"there is no bench {', '.join(sorted(unknown))}")
     lines: list[Line] = []
     for name in options.benches or BENCHES:
         with tempfile.TemporaryDirectory() as folder:
-            lines += BENCHES[name](Path(folder))
+            lines += known[name](Path(folder))
     print(f"{'':42}{'store':>10}{'plain':>10}{'ratio':>8}  target")
     for line in lines:
         verdict = "" if not line.target else ": met" if line.met else ": MISSED"

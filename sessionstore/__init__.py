@@ -82,7 +82,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load `AsyncSessionDB` when it is asked for: asyncio would double the time of the import."""
+    """Load `AsyncSessionDB` when it is asked for: most programs, the command too, never do."""
     if name == "AsyncSessionDB":
         from sessionstore.aio import AsyncSessionDB
 
