@@ -15,14 +15,6 @@ from sessionstore import SessionDB
 __all__ = ["postgres_server"]
 
 
-@pytest.fixture(scope="session")
-def empty_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """An empty store's file: walking the whole history for every test would take minutes."""
-    made = tmp_path_factory.mktemp("empty") / "state.db"
-    SessionDB(made).close()
-    return made.read_bytes()
-
-
 @pytest.fixture
 def file(path: Path, empty_file: bytes) -> Path:
     """The file of an empty store."""
