@@ -3,18 +3,20 @@
     python scripts/bench.py append load open
     python scripts/bench.py --check append
     python scripts/bench.py search --messages 100000
-    python scripts/bench.py writers
+    python scripts/bench.py writers --pause 0.1
+    python scripts/bench.py peers
 
 Times on a shared machine mean little, ratios of medians a good deal: the store and the plain
 code take turns, call by call, on files of the same shape, with the same triggers, pragmas and
-transactions. With `--check` a missed target makes the exit code 1. `search` and `writers` have
-files of their own, bench_search.py and bench_writers.py, and are not among the default ones.
+transactions. With `--check` a missed target makes the exit code 1. What has a file of its own,
+as bench_search.py, has arguments of its own too, and is not among the default ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import shutil
 import sqlite3
@@ -204,31 +206,12 @@ BENCHES: dict[str, Callable[[Path], list[Line]]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benches that were named, all if none was, and print a table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    named = "|".join([*BENCHES, "search", "writers"])
-    parser.add_argument("benches", nargs="*", metavar=named, help="default: all but the last two")
-    parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
-    parser.add_argument("--messages", type=int, default=100_000, help="of search only")
-    parser.add_argument("--folder", help="of search only: keep its two files here")
-    options = parser.parse_args(arguments)
-    if options.benches == ["search"]:
-        import bench_search
+# What is measured by a file of its own, bench_NAME.py.
+APART = ("peers", "search", "writers")
 
-        check = ["--check"] if options.check else []
-        kept = ["--folder", options.folder] if options.folder else []
-        return bench_search.main(["--messages", str(options.messages), *kept, *check])
-    if options.benches == ["writers"]:
-        import bench_writers
 
-        return bench_writers.main(["--check"] if options.check else [])
-    if unknown := set(options.benches) - set(BENCHES):
-        parser.error(f"there is no bench {', '.join(sorted(unknown))}")
-    lines: list[Line] = []
-    for name in options.benches or BENCHES:
-        with tempfile.TemporaryDirectory() as folder:
-            lines += BENCHES[name](Path(folder))
+def show(lines: Sequence[Line], *, check: bool) -> int:
+    """Print a table, and give the exit code."""
     print(f"{'':42}{'store':>10}{'plain':>10}{'ratio':>8}  target")
     for line in lines:
         verdict = "" if not line.target else ": met" if line.met else ": MISSED"
@@ -236,7 +219,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{line.what:42}{line.store_ms:7.3f} ms{line.plain_ms:7.3f} ms"
             f"{line.ratio:7.2f}x  {line.target}{verdict}"
         )
-    return int(options.check and not all(line.met for line in lines))
+    return int(check and not all(line.met for line in lines))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benches that were named, all of this file if none was, and print a table."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given and given[0] in APART:
+        # This file under its name, so that what it defines is defined once.
+        sys.modules["bench"] = sys.modules[__name__]
+        apart = importlib.import_module(f"bench_{given[0]}")
+        return int(apart.main(given[1:]))
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").partition("\n")[0],
+        epilog=f"By itself, with arguments of its own: {', '.join(APART)}.",
+    )
+    parser.add_argument("benches", nargs="*", metavar="|".join(BENCHES), help="default: all three")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
+    options = parser.parse_args(given)
+    if unknown := set(options.benches) - set(BENCHES):
+        parser.error(f"there is no bench {', '.join(sorted(unknown))}")
+    lines: list[Line] = []
+    for name in options.benches or BENCHES:
+        with tempfile.TemporaryDirectory() as folder:
+            lines += BENCHES[name](Path(folder))
+    return show(lines, check=options.check)
 
 
 if __name__ == "__main__":

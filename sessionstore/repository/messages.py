@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -365,6 +365,35 @@ def clear(connection: Connection, session_id: str) -> int:
     return gone.rowcount
 
 
+def delete_one(
+    connection: Connection,
+    session_id: str,
+    message_id: int,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    calls: int,
+) -> bool:
+    """Delete a live message, and if it was there store encoded ones; say whether it was."""
+    live = (MESSAGES.c.session_id == session_id) & (MESSAGES.c.id == message_id) & _LIVE
+    found = connection.execute(
+        delete(MESSAGES).where(live).returning(MESSAGES.c.role, MESSAGES.c.tool_calls)
+    ).first()
+    if found is None:
+        return False
+    role, tool_calls = found
+    gone = calls_in({"role": role, "tool_calls": decode_json(tool_calls)})
+    connection.execute(
+        _COUNT_UP,
+        {
+            "of_session": session_id,
+            "more_messages": len(rows) - 1,
+            "more_calls": calls - gone,
+        },
+    )
+    _insert(connection, session_id, rows)
+    return True
+
+
 def archive_and_compact(
     connection: Connection,
     session_id: str,
@@ -429,6 +458,27 @@ def rewind(connection: Connection, session_id: str, message_id: int) -> int:
     return undone.rowcount
 
 
+def make_live(connection: Connection, session_id: str, live: Collection[int]) -> None:
+    """Make these messages of a session the live ones; any other live one is undone."""
+    held = set(
+        connection.execute(
+            select(MESSAGES.c.id).where(MESSAGES.c.session_id == session_id, _LIVE)
+        ).scalars()
+    )
+    change = (
+        update(MESSAGES)
+        .where(MESSAGES.c.id == bindparam("of_message"), MESSAGES.c.session_id == session_id)
+        .values(active=bindparam("is_active"), compacted=0)
+    )
+    changed = [(each, 0) for each in held.difference(live)]
+    changed += [(each, 1) for each in set(live) - held]
+    if changed:
+        connection.execute(
+            change, [{"of_message": each, "is_active": active} for each, active in changed]
+        )
+        _recount(connection, session_id)
+
+
 def restore(connection: Connection, session_id: str, since_id: int) -> int:
     """Make the undone messages from an id on live again; return how many.
 
@@ -486,6 +536,20 @@ def listing(
         wanted = wanted.order_by(None).order_by(MESSAGES.c.id.desc()).limit(last)
     found = connection.execute(wanted, {"of_session": session_id}).all()
     return [record_of(row) for row in (found if last is None else reversed(found))]
+
+
+def find_by_platform_id(connection: Connection, platform_message_id: str) -> MessageRecord | None:
+    """Return the latest message with an outer id, or None.
+
+    Looks through the index of those ids, which begins with the session: some ms for 100,000.
+    """
+    has_it = MESSAGES.c.platform_message_id == platform_message_id
+    # The sum keeps SQLite from going through the messages themselves, from the last one back.
+    found = select(func.max(MESSAGES.c.id + 0)).where(
+        has_it, MESSAGES.c.platform_message_id.is_not(None)
+    )
+    row = connection.execute(_SELECT.where(MESSAGES.c.id == found.scalar_subquery())).first()
+    return None if row is None else record_of(row)
 
 
 def around(

@@ -279,6 +279,35 @@ def require(connection: Connection, session_id: str) -> None:
         raise SessionNotFoundError(session_id)
 
 
+def exchange_config(
+    connection: Connection, session_id: str, before: str | None, after: str | None
+) -> None:
+    """Set a session's config, encoded, that has to be `before` until now.
+
+    Raises:
+        SessionNotFoundError: There is no such session.
+        ConflictError: It is another.
+    """
+    of_session = SESSIONS.c.id == session_id
+    held = connection.execute(
+        select(SESSIONS.c.model_config).where(of_session).with_for_update()
+    ).first()
+    if held is None:
+        raise SessionNotFoundError(session_id)
+    (stored,) = held
+    # What another program wrote may be spaced otherwise.
+    if stored != before and (
+        None in (stored, before) or decode_json(stored) != decode_json(before)
+    ):
+        msg = (
+            f"the config of session {session_id} was changed meanwhile; nothing was written. "
+            "Read it again"
+        )
+        raise ConflictError(msg)
+    if stored != after:
+        connection.execute(update(SESSIONS).where(of_session).values(model_config=after))
+
+
 def find(connection: Connection, session_id: str) -> SessionRecord | None:
     """Return one session, or None."""
     row = connection.execute(_SELECT.where(SESSIONS.c.id == session_id)).first()

@@ -78,6 +78,11 @@ class StoreBase:
         """Whether the store was opened only to read."""
         return self._database.read_only
 
+    @property
+    def settings(self) -> StoreSettings:
+        """What was tuned about the store."""
+        return self._settings
+
     def __enter__(self) -> Self:
         """Use the store until the end of the block."""
         return self
