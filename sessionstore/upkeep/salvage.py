@@ -337,9 +337,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "REAL": (int, float),
 }
 _JSON = {"tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items"}
+# The id of a message stands beside its row.
 _NEVER_NULL = {
     table.name: [
-        column.name for column in table.columns if not column.nullable and column.name != "id"
+        column.name
+        for column in table.columns
+        if not (column.nullable or (table is MESSAGES and column.primary_key))
     ]
     for table in _OURS
 }
