@@ -131,11 +131,13 @@ class Database:
         location: Where it is.
         engine: Its connections.
         read_only: Nothing may be written, locked or created.
+        guard: Looks at each transaction as it begins, and raises if it must not go on.
     """
 
     location: Location
     engine: Engine
     read_only: bool
+    guard: Callable[[Connection], None] | None = None
 
     def read(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one DEFERRED transaction: it sees one state of the database.
@@ -156,7 +158,7 @@ class Database:
                 with self.engine.connect() as connection:
                     unlocked = isinstance(connection.connection.driver_connection, _Unlocked)
                     result = self._run(connection, unit)
-            except DBAPIError:
+            except (DBAPIError, sqlite3.Error):
                 if not unlocked or before == _fingerprint(self.location.path):
                     raise
             else:
@@ -182,19 +184,22 @@ class Database:
         """
         raw: Any = connection.connection.driver_connection
         if self.location.path is None or raw is None:
-            with connection.begin():
-                return unit(connection)
+            return self._guarded(connection, unit)
         raw.text_factory = str
         try:
-            with connection.begin():
-                return unit(connection)
+            return self._guarded(connection, unit)
         except OperationalError as error:
             # The driver's own complaint, of text that is no UTF-8, comes without a code.
             if hasattr(error.orig, "sqlite_errorcode"):
                 raise
         finally:
             raw.text_factory = _decode_text
+        return self._guarded(connection, unit)
+
+    def _guarded(self, connection: Connection, unit: Callable[[Connection], T]) -> T:
         with connection.begin():
+            if self.guard is not None:
+                self.guard(connection)
             return unit(connection)
 
     def outside_transaction(self, unit: Callable[[Any], T]) -> T:
