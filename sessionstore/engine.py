@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -263,10 +264,15 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
         engine = _server_engine(location, settings, postgresql_readonly=True)
         return Database(location, engine, read_only=True)
     path = location.path
-    if not path.exists():
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
         msg = f"{path} does not exist; name an existing store, or open it without read_only"
-        raise StoreUnavailableError(msg)
-    if path.is_dir():
+        raise StoreUnavailableError(msg) from error
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror or error}"
+        raise StoreUnavailableError(msg) from error
+    if stat.S_ISDIR(found.st_mode):
         raise _is_a_folder(path)
 
     def connect() -> sqlite3.Connection:
@@ -473,10 +479,15 @@ _SQLITE_UNAVAILABLE = {
     sqlite3.SQLITE_PERM: "access is denied",
     sqlite3.SQLITE_READONLY: "it is read-only; check the modes of the file and its folder",
     sqlite3.SQLITE_IOERR: "reading or writing failed; check the disk",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
+    sqlite3.SQLITE_CORRUPT: (
+        "the file is damaged; restore a backup, or save what can be read: sessionstore recover"
+    ),
     sqlite3.SQLITE_FULL: "the disk is full; nothing was written, free some space and try again",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and may be written",
-    sqlite3.SQLITE_NOTADB: "this is not a SQLite database",
+    sqlite3.SQLITE_NOTADB: (
+        "this is not a SQLite database; name another file, or, if it was one, save what can be "
+        "read: sessionstore recover"
+    ),
     sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite can hold",
 }
 

@@ -68,12 +68,16 @@ class Pages:
         """Give a page.
 
         Raises:
-            DamagedError: The file ends before its end.
+            DamagedError: The file ends before its end, or the disk does not give it.
         """
-        if self.log and number in self.log[1]:
-            found = os.pread(self.log[0], self.size, self.log[1][number])
-        else:
-            found = os.pread(self.file, self.size, (number - 1) * self.size)
+        try:
+            if self.log and number in self.log[1]:
+                found = os.pread(self.log[0], self.size, self.log[1][number])
+            else:
+                found = os.pread(self.file, self.size, max(number - 1, 0) * self.size)
+        except (OSError, OverflowError) as error:  # a bad sector, or no place in any file
+            msg = f"page {number} cannot be read from the disk"
+            raise DamagedError(msg) from error
         if number < 1 or len(found) < self.size:
             msg = f"page {number} is not in the file"
             raise DamagedError(msg)

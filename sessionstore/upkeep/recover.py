@@ -131,16 +131,12 @@ def recover(
         raise StoreUnavailableError(msg)
     _refuse(origin.path, place.path)
     before = _state(origin.path)
-    try:
-        with temporary_beside(place.path) as copy:
-            report = _rescue(origin, origin.path, copy, chosen, progress)
-            if _state(origin.path) != before:
-                msg = f"{origin} changed while it was read; end the programs that use it"
-                raise StoreBusyError(msg, attempts=1, waited_s=0.0)
-            put_in_place(copy, place.path)
-    except OSError as error:
-        msg = f"{error.filename or origin}: {error.strerror or error}; nothing was made"
-        raise StoreUnavailableError(msg) from error
+    with temporary_beside(place.path) as copy:
+        report = _rescue(origin, origin.path, copy, chosen, progress)
+        if _state(origin.path) != before:
+            msg = f"{origin} changed while it was read; end the programs that use it"
+            raise StoreBusyError(msg, attempts=1, waited_s=0.0)
+        put_in_place(copy, place.path)
     return report | {"path": str(place)}
 
 
@@ -149,6 +145,8 @@ def _refuse(source: Path, place: Path) -> None:
         msg = f"{source} does not exist; name the damaged file"
     elif not source.is_file():
         msg = f"{source} is no file; name the damaged file"
+    elif not os.access(source, os.R_OK):
+        msg = f"{source} may not be read; check its mode"
     elif source.stat().st_size == 0:
         msg = f"{source} is empty; there is nothing in it to save"
     elif place in {Path(f"{source}{side}") for side in ("", *SIDE_FILES)}:
