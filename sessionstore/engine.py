@@ -538,10 +538,12 @@ def _translated(error: Exception, location: Location) -> SessionStoreError:
     code = sqlite_code(error)
     if code is not None:
         primary = code & 0xFF
+        # Of a damaged schema SQLite quotes the statement, lines and all.
+        told = " ".join(str(original).split())
         if primary == sqlite3.SQLITE_CONSTRAINT:
-            return ConflictError(f"{location}: {original}; nothing was written")
+            return ConflictError(f"{location}: {told}; nothing was written")
         reason = _SQLITE_UNAVAILABLE.get(code) or _SQLITE_UNAVAILABLE.get(primary)
-        said = f"{reason} ({original})" if reason else str(original)
+        said = f"{reason} ({told})" if reason else told
         return StoreUnavailableError(f"{location}: {said}")
     said = str(original).strip().partition("\n")[0]
     if (getattr(original, "sqlstate", None) or "").startswith("23"):

@@ -193,8 +193,8 @@ def _put_aside(place: Path, now: float) -> Path | None:
 
 def _put_back(aside: Path, place: Path) -> None:
     """Undo `_put_aside`."""
-    if place.exists():
-        aside.unlink()
+    if place.exists() and place.samefile(aside):
+        aside.unlink()  # to rename one of two names of a file to the other does nothing
     for side in ("", *SIDE_FILES):
         _rename(Path(f"{aside}{side}"), Path(f"{place}{side}"))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from sessionstore import SessionDB, StoreSettings, schema
 from sessionstore.engine import locate, open_database
@@ -14,6 +16,17 @@ from sessionstore.engine import locate, open_database
 PAGE = 4096
 THEN = 1_750_000_000.0
 HERMES = Path(__file__).parents[1] / "data" / "hermes"
+
+
+def mostly_slow(values: Iterable[Any], quick: Sequence[Any]) -> list[Any]:
+    """Parameters of which only some run without `--slow`."""
+    return [
+        pytest.param(
+            *(each if isinstance(each, tuple) else (each,)),
+            marks=[] if each in quick else [pytest.mark.slow],
+        )
+        for each in values
+    ]
 
 
 def fill(path: Path, sessions: int = 12, messages: int = 40) -> None:

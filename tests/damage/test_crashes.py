@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
@@ -12,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from damage_helpers import PAGE, everything, messages_of
+from damage_helpers import PAGE, everything, messages_of, mostly_slow
 
 from sessionstore import SessionDB
 
@@ -109,17 +110,15 @@ def is_sound(path: Path) -> bool:
         )
 
 
-WORKS = ("import", "purge", "restore")
-LONG = ("index", "compaction", "delete", "vacuum", "backup", "recover")
+WORKS = (
+    *("index", "compaction", "import", "purge", "delete"),
+    *("vacuum", "backup", "restore", "recover"),
+)
 
 
 @pytest.mark.parametrize(
     ("work", "kills"),
-    [
-        *((work, 2) for work in WORKS),
-        *(pytest.param(work, 2, marks=pytest.mark.slow) for work in LONG),
-        *(pytest.param(work, 40, marks=pytest.mark.slow) for work in (*WORKS, *LONG)),
-    ],
+    mostly_slow(itertools.product(WORKS, (2, 40)), [("import", 2), ("purge", 2), ("restore", 2)]),
 )
 def test_a_program_that_is_killed_leaves_the_state_before_or_after(template, tmp_path, work, kills):
     whole = tmp_path / "whole" / "state.db"
@@ -181,9 +180,7 @@ def committed(path: Path) -> tuple[Path, list[tuple[int, int]]]:
     return folder / "state.db", marks
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 40))]
-)
+@pytest.mark.parametrize("seed", mostly_slow(range(40), range(2)))
 def test_what_was_synced_survives_a_power_cut_and_what_was_not_is_not_there_by_half(filled, seed):
     """Simulated: beyond the last sync the log is cut, zeroed, garbled, or partly there.
 

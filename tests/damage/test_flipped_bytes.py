@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from damage_helpers import PAGE, everything, fill
+from damage_helpers import PAGE, everything, fill, mostly_slow
 
 from sessionstore import SessionDB, SessionStoreError
 from sessionstore.cli import main
 
-EACH = 20
+EACH = 15
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,7 @@ def doctor_is_content(path: Path) -> bool:
 ASKED = ("messages", "list", "export", "search")
 
 
-@pytest.mark.parametrize(
-    "part", [*range(3), *(pytest.param(part, marks=pytest.mark.slow) for part in range(3, 100))]
-)
+@pytest.mark.parametrize("part", mostly_slow(range(134), range(3)))
 def test_a_flipped_bit_is_an_error_or_known_to_doctor_or_within_a_text(small, path, part):
     content, truth = small
     ids = [each["id"] for each in truth]
@@ -112,13 +110,11 @@ def within_a_text(found: dict[str, Any], right: dict[str, Any]) -> bool:
     return same["messages"] and same["list"] and same["export"]
 
 
-@pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3))]
-)
+@pytest.mark.parametrize("part", mostly_slow(range(20), [0]))
 def test_writing_to_a_file_with_a_flipped_bit_is_an_error_or_stored(small, path, part):
     content, _ = small
     draw = random.Random(1000 + part)
-    for _ in range(EACH // 2):
+    for _ in range(EACH // 3):
         damaged = bytearray(content)
         flip(damaged, draw, draw.randrange(len(content) // PAGE))
         path.write_bytes(damaged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import shutil
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from damage_helpers import at_revision, everything, messages_of
+from damage_helpers import at_revision, everything, messages_of, mostly_slow
 
 from sessionstore import MigrationError, SessionDB, StoreUnavailableError
 from sessionstore.cli import main
@@ -67,8 +68,13 @@ CALLS: dict[str, Callable[[SessionDB, Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("leave", [0, 100_000])
+@pytest.mark.parametrize(
+    ("call", "leave"),
+    mostly_slow(
+        itertools.product(CALLS, (0, 10_000, 50_000, 100_000)),
+        [(call, 0 if call in ("append", "index") else 100_000) for call in CALLS],
+    ),
+)
 def test_a_call_on_a_full_disk_fails_whole_and_works_once_there_is_room(
     template, truth, disk, call, leave
 ):
