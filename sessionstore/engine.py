@@ -507,6 +507,11 @@ def reporting_errors(location: Location, *, writes: bool = True) -> Iterator[Non
         if interrupt is None:
             raise
         raise interrupt from None
+    except UnicodeDecodeError as error:
+        # Stored text is decoded without fail; this is SQLite's own message, which quotes a
+        # name in a damaged schema.
+        reason = _SQLITE_UNAVAILABLE[sqlite3.SQLITE_CORRUPT]
+        raise StoreUnavailableError(f"{location}: {reason} (a name in its schema)") from error
     except UnicodeEncodeError as error:
         # What a call stores is checked before; this is something that was looked for.
         msg = f"{error.object!r} holds half a surrogate pair, which no id, title or name can"

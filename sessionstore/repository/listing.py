@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, func, literal_column, select, text
 
 from sessionstore.codec import as_number, as_text, decode_content
+from sessionstore.listed import in_order
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import Content, SessionFilter, SessionRecord, SessionSummary
 from sessionstore.repository import filters, sessions
@@ -139,7 +140,8 @@ def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSu
     ):
         record = sessions.record_of(columns)
         shown[row_key] = (record, preview(decode_content(content, encoding)))
-    return [_summary(entry, *shown[entry.key]) for entry in page]
+    in_order(connection, shown, keys)
+    return [_summary(entry, *shown[entry.key]) for entry in page if entry.key in shown]
 
 
 def _summary(entry: _Entry, record: SessionRecord, first_words: str) -> SessionSummary:

@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from sessionstore.codec import as_number, as_text, decode_json, encode_json
 from sessionstore.errors import ConflictError, SessionNotFoundError
+from sessionstore.listed import in_order
 from sessionstore.models import COMPRESSION_LOCKS, MESSAGES, SESSIONS, SYSTEM_PROMPTS
 from sessionstore.records import SessionRecord
 from sessionstore.repository import chains, checks, prompts, titles
@@ -298,7 +299,7 @@ def find_many(connection: Connection, keys: Sequence[Any]) -> list[SessionRecord
     key: ColumnElement[Any] = literal_column(row_key(connection, "sessions"))
     found = connection.execute(select(key, *ALL_COLUMNS).where(is_one_of(connection, keys)))
     records = {row[0]: record_of(row[1:]) for row in found}
-    return [records[each] for each in keys]
+    return in_order(connection, records, keys)
 
 
 def is_one_of(connection: Connection, keys: Sequence[Any]) -> ColumnElement[bool]:

@@ -262,7 +262,7 @@ def _is_whole(copy: Path) -> bool:
     try:
         with closing(sqlite3.connect(copy)) as raw:
             return raw.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # the driver stumbles over a damaged name
         return False
 
 

@@ -151,7 +151,7 @@ def _alone(place: Path, *, even_if_damaged: bool) -> Iterator[None]:
             # (https://www.sqlite.org/pragma.html#pragma_journal_mode).
             raw.execute("PRAGMA journal_mode = DELETE").fetchone()
             raw.execute("BEGIN EXCLUSIVE")
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if is_contention(error):
                 msg = f"{place} is in use by another program; end it and try again"
                 raise StoreBusyError(msg, attempts=1, waited_s=1.0) from error

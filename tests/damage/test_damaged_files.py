@@ -282,3 +282,39 @@ def test_bytes_and_broken_json_in_rows_cost_no_neighbour(filled: Path, truth):
     assert {key: row for key, row in after.items() if key not in (1, 2, 9)} == {
         key: row for key, row in before.items() if key not in (1, 2, 9)
     }
+
+
+@pytest.mark.parametrize("name", [b"messages_se`\xf4ch", b"messages_se`rch"])
+def test_a_damaged_name_in_the_schema_is_said_in_one_line(filled: Path, truth, name: bytes):
+    change(filled, lambda content: content.__setitem__(slice(None), _renamed(content, name)))
+    for options in ({}, {"read_only": True}):
+        with pytest.raises(StoreUnavailableError, match="recover") as caught:
+            SessionDB(filled, **options)
+        assert "\n" not in str(caught.value)
+    assert "WRONG  file" in command(filled, "doctor").stdout
+    saved = filled.with_name("saved.db")
+    assert command(filled, "recover", str(filled), "-o", str(saved)).exit_code == 0
+    assert everything(saved) == truth
+
+
+def _renamed(content: bytearray, name: bytes) -> bytes:
+    made = b"CREATE VIEW "
+    assert made + b"messages_search" in content
+    return bytes(content).replace(made + b"messages_search", made + name)
+
+
+def test_an_index_that_names_a_session_that_is_not_there_is_an_error(filled: Path):
+    (page,) = pages_of(filled, "sessions")
+
+    def renumber(content: bytearray) -> None:
+        # The first cell: its length in two bytes, then the number of its row.
+        at = (page - 1) * 4096
+        cell = at + int.from_bytes(content[at + 8 : at + 10])
+        assert content[cell + 2] == 1
+        content[cell + 2] = 0x7F
+
+    change(filled, renumber)
+    with SessionDB(filled, read_only=True) as db:
+        for call in (db.search_sessions, db.list_sessions_rich):
+            with pytest.raises(StoreUnavailableError, match="recover"):
+                call()
