@@ -184,7 +184,7 @@ def by_activity(
 def matching(connection: Connection, wanted: SessionFilter, *, now: float) -> list[Matching]:
     """List all sessions that pass a filter, oldest-started first.
 
-    One whose id no call could name, since other hands put no text there, is logged.
+    One whose id other hands made no text is logged: it can be exported, and not be changed.
     """
     conditions, parameters = filters.conditions(connection, wanted, "s", now=now)
     found = connection.execute(
@@ -202,7 +202,7 @@ def matching(connection: Connection, wanted: SessionFilter, *, now: float) -> li
             "\ufffd" in session_id and not sessions.exists(connection, session_id)
         )
         if damaged:
-            logger.warning("a session has the damaged id %r and is left out", session_id)
+            logger.warning("a session has the damaged id %r, which no call can change", session_id)
         matches.append(Matching(as_text(session_id), damaged, *facts))
     return matches
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from sqlalchemy import (
     Connection,
+    ScalarSelect,
     bindparam,
     delete,
     func,
@@ -465,6 +466,12 @@ def listing(
         wanted = wanted.order_by(None).order_by(MESSAGES.c.id.desc()).limit(last)
     found = connection.execute(wanted, {"of_session": session_id}).all()
     return [record_of(row) for row in (found if last is None else reversed(found))]
+
+
+def listing_at(connection: Connection, session_id: ScalarSelect[Any]) -> list[MessageRecord]:
+    """List all messages of a session whose id is no text, by id."""
+    found = connection.execute(_SELECT.where(MESSAGES.c.session_id == session_id))
+    return [record_of(row) for row in found]
 
 
 def around(

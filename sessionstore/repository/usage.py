@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sqlalchemy import BigInteger, Connection, Double, func, insert, select, update
+from sqlalchemy import BigInteger, Connection, Double, ScalarSelect, func, insert, select, update
 from sqlalchemy import cast as cast_sql
 
 from sessionstore.models import MODEL_USAGE, SESSIONS
@@ -169,7 +169,7 @@ def by_model(
     ]
 
 
-def lines_of(connection: Connection, session_id: str) -> list[ModelUsageLine]:
+def lines_of(connection: Connection, session_id: str | ScalarSelect[Any]) -> list[ModelUsageLine]:
     """List what one session used, a line each for model, provider and task, in that order."""
     names = [column.name for column in MODEL_USAGE.columns if column.name != "session_id"]
     found = connection.execute(

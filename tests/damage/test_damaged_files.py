@@ -318,3 +318,30 @@ def test_an_index_that_names_a_session_that_is_not_there_is_an_error(filled: Pat
         for call in (db.search_sessions, db.list_sessions_rich):
             with pytest.raises(StoreUnavailableError, match="recover"):
                 call()
+
+
+@pytest.mark.parametrize("held", ["CAST(x'61ff62' AS TEXT)", "x'80ff41'"])
+def test_a_session_whose_id_is_no_text_is_exported_and_can_be_imported(filled, truth, held):
+    with by_hand(filled) as raw:
+        raw.execute("PRAGMA foreign_keys = OFF")
+        for table, column in (
+            ("sessions", "id"),
+            ("messages", "session_id"),
+            ("session_model_usage", "session_id"),
+        ):
+            raw.execute(f"UPDATE {table} SET {column} = {held} WHERE {column} = 's08'")
+    target, imported = filled.with_name("talks.jsonl"), filled.with_name("imported.db")
+    assert command(filled, "export", "-o", str(target)).exit_code == 0
+    assert command(imported, "import", str(target)).exit_code == 0
+    (was,) = [each for each in truth if each["id"] == "s08"]
+    with SessionDB(imported) as db, SessionDB(filled, read_only=True) as old:
+        assert db.session_count() == old.session_count() == len(truth)
+        (shown,) = {each["id"] for each in db.export_all()} - {each["id"] for each in truth}
+        assert "\ufffd" in shown
+        for each in (db, old):
+            exported = each.export_session(shown)
+            assert exported["model_usage"] == was["model_usage"]
+            assert [row["content"] for row in exported["messages"]] == [
+                row["content"] for row in was["messages"]
+            ]
+        assert old.export_session("a\ufffdnobody") is None
