@@ -121,7 +121,7 @@ def revision(path: Path) -> str:
 CALLS = ("append", "list", "load", "search", "export", "count", "open")
 
 
-@pytest.mark.parametrize("how", ["write", "read"])
+@pytest.mark.parametrize("how", ["write", pytest.param("read", marks=pytest.mark.slow)])
 def test_a_store_that_is_open_says_so_once_the_file_below_it_is_upgraded(old_program, path, how):
     first = Old(OLD, old_program, path, "write")
     assert first.hear() == "ready"

@@ -35,7 +35,7 @@ from sessionstore.models import SCHEMA_REVISION
 from sessionstore.upkeep import recover
 
 # What the others have beside these are columns and tables, which are read by their names.
-QUICK = ("0004", "0013", "0021")
+QUICK = ("0013", "0021")
 REVISIONS = [f"{number:04d}" for number in range(1, int(SCHEMA_REVISION) + 1)]
 
 
@@ -87,7 +87,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("damage", mostly_slow(DAMAGE, ("the header", "the first page")))
 def test_nothing_is_lost_with(filled: Path, new: Path, truth, damage: str):
     change(filled, DAMAGE[damage])
     recover(filled, new)
@@ -158,7 +158,7 @@ def test_entries_of_the_search_index_in_the_schema_may_be_any(filled, new, truth
 
 
 def test_a_cut_file_is_saved_up_to_the_cut(filled, new, truth):
-    for part in (0.8, 0.3):
+    for part in (0.5,):
         cut, saved = filled.with_name(f"{part}.db"), new.with_name(f"{part}.db")
         shutil.copy(filled, cut)
         os.truncate(cut, int(cut.stat().st_size * part) + 7)
@@ -243,7 +243,7 @@ def test_a_cut_log_is_read_up_to_the_cut(crashed: Path, new: Path):
     assert (report["log"], late(new)) == ("read", 29)
 
 
-@pytest.mark.parametrize("at", mostly_slow([0, 4, 8, 16, 40, 3000], [8, 3000]))
+@pytest.mark.parametrize("at", mostly_slow([0, 4, 8, 16, 40, 3000], [3000]))
 def test_one_damaged_page_of_the_log_does_not_cost_all_after_it(crashed, new, at):
     # SQLite itself reads a log up to its first damaged page only.
     log = Path(f"{crashed}-wal")
@@ -314,7 +314,7 @@ def test_a_file_of_any_revision_becomes_what_an_upgrade_makes_of_it(revision, tm
     ("level", "damage"),
     mostly_slow(
         itertools.product(("01", "04", "06", "11"), ("none", "the schema")),
-        [("06", "none"), ("11", "the schema")],
+        [("11", "the schema")],
     ),
 )
 def test_a_file_of_hermes_becomes_what_taking_it_over_makes_of_it(level, damage, tmp_path, new):
@@ -452,7 +452,7 @@ def test_the_command_says_what_is_lost_and_ends_with_1(filled: Path, new: Path):
 
 
 # Bytes are drawn anew for each seed; a failure names it.
-@pytest.mark.parametrize("seed", mostly_slow(range(60), range(2)))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), [0]))
 def test_however_it_is_damaged_what_is_saved_is_sound(filled, new, truth, seed):
     draw = random.Random(seed)
 
