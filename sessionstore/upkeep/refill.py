@@ -19,6 +19,8 @@ PLACEHOLDER = "recovered"
 # What others refer to comes first. The new file has its own version and statistics.
 _ORDER = ("system_prompts", "sessions", "messages")
 _NOT_TAKEN = {"alembic_version", "schema_version", "sqlite_sequence"}
+# What a damaged page may say beyond it would leave no ids for messages to come.
+_LARGEST_ID = 2**53
 _OF_SQLITE, _OF_SEARCH = "sqlite_", "messages_fts"
 
 
@@ -135,10 +137,11 @@ class _Filling:
         """See that no message gets the id of one that was deleted."""
         layout = self._file.layouts.get("sqlite_sequence")
         for row in self._file.rows(layout) if layout else ():
-            if row["name"] == "messages" and isinstance(row["seq"], int):
+            last = row["seq"]
+            if row["name"] == "messages" and isinstance(last, int) and last <= _LARGEST_ID:
                 self._raw.execute(
                     "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'messages'",
-                    (row["seq"],),
+                    (last,),
                 )
 
     def _let_go(self, column: str, table: str, key: str) -> list[str]:
