@@ -12,6 +12,7 @@ import functools
 import logging
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -157,12 +158,14 @@ class Database:
         engine: Its connections.
         read_only: Nothing may be written, locked or created.
         queue: Where its writers stand in line, behind those of other stores.
+        guard: Looks at each transaction as it begins, and raises if it must not go on.
     """
 
     location: Location
     engine: Engine
     read_only: bool
     queue: WriterQueue = field(default_factory=lambda: WriterQueue(None, 0.0))
+    guard: Callable[[Connection], None] | None = None
 
     def __post_init__(self) -> None:
         """Be known, while it is open, to a process that is forked off."""
@@ -193,7 +196,7 @@ class Database:
                 with self.engine.connect() as connection:
                     unlocked = isinstance(connection.connection.driver_connection, _Unlocked)
                     result = self._run(connection, unit)
-            except DBAPIError:
+            except (DBAPIError, sqlite3.Error):
                 if not unlocked or before == _fingerprint(self.location.path):
                     raise
             else:
@@ -219,19 +222,22 @@ class Database:
         """
         raw: Any = connection.connection.driver_connection
         if self.location.path is None or raw is None:
-            with connection.begin():
-                return unit(connection)
+            return self._guarded(connection, unit)
         raw.text_factory = str
         try:
-            with connection.begin():
-                return unit(connection)
+            return self._guarded(connection, unit)
         except OperationalError as error:
             # The driver's own complaint, of text that is no UTF-8, comes without a code.
             if hasattr(error.orig, "sqlite_errorcode"):
                 raise
         finally:
             raw.text_factory = _decode_text
+        return self._guarded(connection, unit)
+
+    def _guarded(self, connection: Connection, unit: Callable[[Connection], T]) -> T:
         with connection.begin():
+            if self.guard is not None:
+                self.guard(connection)
             return unit(connection)
 
     def outside_transaction(self, unit: Callable[[Any], T]) -> T:
@@ -304,10 +310,15 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
         engine = _server_engine(location, settings, postgresql_readonly=True)
         return Database(location, engine, read_only=True)
     path = location.path
-    if not path.exists():
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
         msg = f"{path} does not exist; name an existing store, or open it without read_only"
-        raise StoreUnavailableError(msg)
-    if path.is_dir():
+        raise StoreUnavailableError(msg) from error
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror or error}"
+        raise StoreUnavailableError(msg) from error
+    if stat.S_ISDIR(found.st_mode):
         raise _is_a_folder(path)
     forking.refuse_inherited(path)
 
@@ -530,10 +541,15 @@ _SQLITE_UNAVAILABLE = {
     sqlite3.SQLITE_PERM: "access is denied",
     sqlite3.SQLITE_READONLY: "it is read-only; check the modes of the file and its folder",
     sqlite3.SQLITE_IOERR: "reading or writing failed; check the disk",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
+    sqlite3.SQLITE_CORRUPT: (
+        "the file is damaged; restore a backup, or save what can be read: sessionstore recover"
+    ),
     sqlite3.SQLITE_FULL: "the disk is full; nothing was written, free some space and try again",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and may be written",
-    sqlite3.SQLITE_NOTADB: "this is not a SQLite database",
+    sqlite3.SQLITE_NOTADB: (
+        "this is not a SQLite database; name another file, or, if it was one, save what can be "
+        "read: sessionstore recover"
+    ),
     sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite can hold",
 }
 
@@ -553,6 +569,11 @@ def reporting_errors(location: Location, *, writes: bool = True) -> Iterator[Non
         if interrupt is None:
             raise
         raise interrupt from None
+    except UnicodeDecodeError as error:
+        # Stored text is decoded without fail; this is SQLite's own message, which quotes a
+        # name in a damaged schema.
+        reason = _SQLITE_UNAVAILABLE[sqlite3.SQLITE_CORRUPT]
+        raise StoreUnavailableError(f"{location}: {reason} (a name in its schema)") from error
     except UnicodeEncodeError as error:
         # What a call stores is checked before; this is something that was looked for.
         msg = f"{shown(error.object)} holds half a surrogate pair, which no id, title or name can"
@@ -584,10 +605,12 @@ def _translated(error: Exception, location: Location) -> SessionStoreError:
     code = sqlite_code(error)
     if code is not None:
         primary = code & 0xFF
+        # Of a damaged schema SQLite quotes the statement, lines and all.
+        told = " ".join(str(original).split())
         if primary == sqlite3.SQLITE_CONSTRAINT:
-            return ConflictError(f"{location}: {original}; nothing was written")
+            return ConflictError(f"{location}: {told}; nothing was written")
         reason = _SQLITE_UNAVAILABLE.get(code) or _SQLITE_UNAVAILABLE.get(primary)
-        said = f"{reason} ({original})" if reason else str(original)
+        said = f"{reason} ({told})" if reason else told
         return StoreUnavailableError(f"{location}: {said}")
     said = str(original).strip().partition("\n")[0]
     if (getattr(original, "sqlstate", None) or "").startswith("23"):

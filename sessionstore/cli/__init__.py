@@ -118,6 +118,7 @@ for _command in (
     *(keeping.rename, keeping.end, keeping.reopen, keeping.archive, keeping.unarchive),
     *(keeping.pin, keeping.unpin, keeping.delete, keeping.prune),
     *(upkeep.optimize, upkeep.vacuum, upkeep.purge, upkeep.backup, upkeep.restore),
+    upkeep.recover,
     *(doctor, database),
 ):
     main.add_command(_command)

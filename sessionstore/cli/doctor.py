@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
+import shutil
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +21,8 @@ from sessionstore.errors import SessionStoreError
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
 from sessionstore.upkeep import Finding, examine, index_findings, schema_objects
+
+_INDENT = " " * 7
 
 
 @click.command()
@@ -42,8 +47,7 @@ def doctor(*, fix: bool, as_json: bool) -> None:
     if as_json:
         write_json({"location": str(location), "ok": ok, "findings": findings})
     else:
-        for each in findings:
-            _show(each)
+        _show(findings)
         left = {each["subject"] for each in findings if each["repairable"]}
         for each in before if fix else ():
             if each["repairable"] and each["subject"] not in left:
@@ -52,13 +56,31 @@ def doctor(*, fix: bool, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def _show(finding: Finding) -> None:
-    mark = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}[finding["state"]]
-    click.echo(f"{mark}  {finding['subject']}: {one_line(finding['found'])}")
-    if finding["means"]:
-        click.echo(f"       {safe(finding['means'])}")
-    if finding["fix"]:
-        click.echo(f"       --fix would do: {safe(finding['fix'])}")
+def _show(findings: Sequence[Finding]) -> None:
+    """Print each finding; what could not be looked at for the same reason is said once."""
+    width = shutil.get_terminal_size().columns
+    for _, alike in itertools.groupby(findings, key=_told):
+        group = list(alike)
+        said, subjects = group[0], ", ".join(each["subject"] for each in group)
+        mark = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}[said["state"]]
+        lines = [f"{mark}  {subjects}: {one_line(said['found'])}"]
+        if said["means"]:
+            lines.append(f"{_INDENT}{safe(said['means'])}")
+        if said["fix"]:
+            lines.append(f"{_INDENT}--fix would do: {safe(said['fix'])}")
+        for line in lines:
+            wrapped = textwrap.wrap(
+                line,
+                width,
+                subsequent_indent=_INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            click.echo("\n".join(wrapped))
+
+
+def _told(finding: Finding) -> tuple[str | None, ...]:
+    return finding["state"], finding["found"], finding["means"], finding["fix"]
 
 
 def _findings(location: Location) -> list[Finding]:

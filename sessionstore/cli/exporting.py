@@ -125,7 +125,7 @@ def _ids(
         passing = None if wanted == SessionFilter() else frozenset(db.session_ids(wanted))
         ids = [each for each in resolve_sessions(db, names) if passing is None or each in passing]
     else:
-        ids = db.session_ids(wanted)
+        ids = db.session_ids(wanted, damaged=True)
     if not logical:
         return [[each] for each in ids]
     chains: dict[str, list[str]] = {}

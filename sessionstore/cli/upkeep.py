@@ -1,20 +1,37 @@
-"""The commands that care for the file: optimize, vacuum, purge, backup, restore."""
+"""The commands that care for the file: optimize, vacuum, purge, backup, restore, recover."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import click
 
 from sessionstore.cli.asking import confirm, yes_option
-from sessionstore.cli.output import byte_size, is_terminal, plural, safe, size_of, talk, write_json
+from sessionstore.cli.output import (
+    byte_size,
+    is_terminal,
+    one_line,
+    plural,
+    safe,
+    size_of,
+    talk,
+    write_json,
+)
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
+
+if TYPE_CHECKING:
+    from sessionstore.upkeep import RecoveryReport
+
+# So many ids are named, and the rest counted.
+_NAMED = 10
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
@@ -129,3 +146,96 @@ def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> N
         talk(f"What was there is kept as {report['kept_as']}")
     if report["revision"] != SCHEMA_REVISION:
         talk("The backup is older than this release; `sessionstore db upgrade` brings it up.")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="NEW",
+    help="The new store; nothing may be there.",
+)
+@_as_json
+@store_options
+def recover(*, file: Path, output: Path, as_json: bool) -> None:
+    """Save what can be read of a damaged FILE into a new store.
+
+    FILE is read page by page and not changed; no program may have it open. What is lost is
+    told: rows on damaged pages, and what of other rows referred to them. A message whose
+    session is lost is kept under a session of that id and the source `recovered`. The exit
+    status is 1 if anything was damaged. What --db names is left alone.
+    """
+    from sessionstore import upkeep
+
+    with _Phases() as phases:
+        report = upkeep.recover(file, output, StoreSettings(), progress=phases.at)
+    if as_json:
+        write_json(report)
+    else:
+        _show_recovery(report)
+    if not report["whole"]:
+        click.get_current_context().exit(1)
+
+
+class _Phases:
+    """One bar after the other, for work that counts different things."""
+
+    def __init__(self) -> None:
+        self._noun = ""
+        self._bars = ExitStack()
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        """Begin; nothing is drawn before the first step."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the line."""
+        self._bars.close()
+
+    def at(self, noun: str, done: int, total: int) -> None:
+        """Say how many of how many are done of what."""
+        if self._bar is None or noun != self._noun:
+            self._bars.close()
+            self._noun, self._bar = noun, self._bars.enter_context(Progress(noun))
+        self._bar.at(done, total)
+
+
+def _show_recovery(report: RecoveryReport) -> None:
+    click.echo(
+        f"{safe(report['path'])} holds {plural(report['sessions'], 'session')} with "
+        f"{plural(report['messages'], 'message')}, read from {safe(report['source'])} "
+        f"({report['revision']})"
+    )
+    if found := sum(report["found"].values()):
+        click.echo(f"{plural(found, 'row')} saved from pages that nothing led to any more")
+    if report["log"] == "left out":
+        click.echo("The log or journal beside the file belongs to another one and was left out")
+    for ids, said in (
+        (report["placeholders"], "lost, of which messages are kept under a placeholder"),
+        (list(report["short"]), "with fewer messages than they counted"),
+        (report["without_parent"], "whose parent is lost"),
+        (report["without_prompt"], "whose system prompt is lost"),
+        (report["without_title"], "without their title, which another one has"),
+    ):
+        if ids:
+            click.echo(f"{plural(len(ids), 'session')} {said}: {_named(ids)}")
+    if report["not_taken"]:
+        click.echo(f"Tables that could not be taken over: {_named(report['not_taken'])}")
+    for problem in report["problems"]:
+        click.echo(f"  {one_line(problem)}")
+    if (more := report["problem_count"] - len(report["problems"])) > 0:
+        click.echo(f"  and {more:,} more like these")
+    click.echo(
+        "Nothing was damaged"
+        if report["whole"]
+        else "Damaged: what is told above is all that is known of what is lost"
+    )
+
+
+def _named(ids: Sequence[str]) -> str:
+    shown = ", ".join(map(one_line, ids[:_NAMED]))
+    return f"{shown} and {len(ids) - _NAMED} more" if len(ids) > _NAMED else shown

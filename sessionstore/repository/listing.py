@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, func, literal_column, select, text
 
 from sessionstore.codec import as_number, as_text, decode_content
+from sessionstore.listed import in_order
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import Content, SessionFilter, SessionRecord, SessionSummary
 from sessionstore.repository import filters, sessions
@@ -139,7 +140,8 @@ def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSu
     ):
         record = sessions.record_of(columns)
         shown[row_key] = (record, preview(decode_content(content, encoding)))
-    return [_summary(entry, *shown[entry.key]) for entry in page]
+    in_order(connection, shown, keys)
+    return [_summary(entry, *shown[entry.key]) for entry in page if entry.key in shown]
 
 
 def _summary(entry: _Entry, record: SessionRecord, first_words: str) -> SessionSummary:
@@ -182,7 +184,7 @@ def by_activity(
 def matching(connection: Connection, wanted: SessionFilter, *, now: float) -> list[Matching]:
     """List all sessions that pass a filter, oldest-started first.
 
-    One whose id no call could name, since other hands put no text there, is logged.
+    One whose id other hands made no text is logged: it can be exported, and not be changed.
     """
     conditions, parameters = filters.conditions(connection, wanted, "s", now=now)
     found = connection.execute(
@@ -200,7 +202,7 @@ def matching(connection: Connection, wanted: SessionFilter, *, now: float) -> li
             "\ufffd" in session_id and not sessions.exists(connection, session_id)
         )
         if damaged:
-            logger.warning("a session has the damaged id %r and is left out", session_id)
+            logger.warning("a session has the damaged id %r, which no call can change", session_id)
         matches.append(Matching(as_text(session_id), damaged, *facts))
     return matches
 

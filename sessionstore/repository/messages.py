@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from sqlalchemy import (
     Connection,
+    ScalarSelect,
     bindparam,
     delete,
     func,
@@ -550,6 +551,12 @@ def find_by_platform_id(connection: Connection, platform_message_id: str) -> Mes
     )
     row = connection.execute(_SELECT.where(MESSAGES.c.id == found.scalar_subquery())).first()
     return None if row is None else record_of(row)
+
+
+def listing_at(connection: Connection, session_id: ScalarSelect[Any]) -> list[MessageRecord]:
+    """List all messages of a session whose id is no text, by id."""
+    found = connection.execute(_SELECT.where(MESSAGES.c.session_id == session_id))
+    return [record_of(row) for row in found]
 
 
 def around(

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Double,
     Insert,
     Row,
+    ScalarSelect,
     Text,
     and_,
     bindparam,
@@ -27,6 +28,7 @@ from sqlalchemy import (
 
 from sessionstore.codec import as_number, as_text, decode_json, encode_json
 from sessionstore.errors import ConflictError, SessionNotFoundError, shown
+from sessionstore.listed import in_order
 from sessionstore.models import COMPRESSION_LOCKS, MESSAGES, SESSIONS, SYSTEM_PROMPTS
 from sessionstore.records import SessionRecord
 from sessionstore.repository import chains, checks, prompts, titles
@@ -327,7 +329,20 @@ def find_many(connection: Connection, keys: Sequence[Any]) -> list[SessionRecord
     key: ColumnElement[Any] = literal_column(row_key(connection, "sessions"))
     found = connection.execute(select(key, *ALL_COLUMNS).where(is_one_of(connection, keys)))
     records = {row[0]: record_of(row[1:]) for row in found}
-    return [records[each] for each in keys]
+    return in_order(connection, records, keys)
+
+
+def damaged_key(connection: Connection, shown: str) -> int | None:
+    """Find the row whose id is no text and is shown so (see `as_text`); its key, or None."""
+    if "\ufffd" not in shown or connection.dialect.name != "sqlite":
+        return None
+    ids = connection.exec_driver_sql("SELECT rowid, CAST(id AS BLOB) FROM sessions")
+    return next((key for key, held in ids if as_text(held) == shown), None)
+
+
+def id_at(key: int) -> ScalarSelect[Any]:
+    """Give the id of the row of a key as the database has it, for a condition."""
+    return select(SESSIONS.c.id).where(literal_column("sessions.rowid") == key).scalar_subquery()
 
 
 def is_one_of(connection: Connection, keys: Sequence[Any]) -> ColumnElement[bool]:

@@ -37,10 +37,22 @@ _DERIVED = ("last_active_at", "system_prompt_hash")
 
 
 def exported(connection: Connection, session_id: str) -> ExportedSession | None:
-    """Return a session with its messages of every state and what it used by model, or None."""
+    """Return a session with its messages of every state and what it used by model, or None.
+
+    One whose id is no text, but bytes of other hands, is found by what is shown of it.
+    """
     record = sessions.find(connection, session_id)
     if record is None:
-        return None
+        key = sessions.damaged_key(connection, session_id)
+        if key is None:
+            return None
+        (damaged,) = sessions.find_many(connection, [key])
+        held = sessions.id_at(key)
+        return ExportedSession(
+            **damaged,
+            messages=messages.listing_at(connection, held),
+            model_usage=usage.lines_of(connection, held),
+        )
     return ExportedSession(
         **record,
         messages=messages.listing(connection, session_id, include_inactive=True),

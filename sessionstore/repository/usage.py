@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, Double, func, insert, select, text, update
+from sqlalchemy import Connection, Double, ScalarSelect, func, insert, select, text, update
 from sqlalchemy import cast as cast_sql
 
 from sessionstore.models import MODEL_USAGE, SESSIONS
@@ -179,7 +179,7 @@ def _most_tokens_first(used: ModelUsage) -> tuple[int, str, str, str]:
     return -used["total_tokens"], used["model"], used["billing_provider"], used["task"]
 
 
-def lines_of(connection: Connection, session_id: str) -> list[ModelUsageLine]:
+def lines_of(connection: Connection, session_id: str | ScalarSelect[Any]) -> list[ModelUsageLine]:
     """List what one session used, a line each for model, provider and task, in that order."""
     names = [column.name for column in MODEL_USAGE.columns if column.name != "session_id"]
     found = connection.execute(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -61,7 +63,7 @@ def open_current(
             require_current(status, location)
         database = open_database(location, settings)
         if status.up_to_date:
-            return database
+            return _guarded(database)
     try:
         with reporting_errors(location, writes=False):
             status = retrying(settings, writes=False)(database.read)(read_status)
@@ -73,7 +75,32 @@ def open_current(
     except BaseException:
         database.close()
         raise
-    return database
+    return _guarded(database)
+
+
+def _guarded(database: Database) -> Database:
+    """Let no transaction go on once another program has upgraded the file below this one.
+
+    SQLite counts the changes of a schema (https://www.sqlite.org/pragma.html#pragma_schema_version):
+    only where that count is another than at the last look is the revision read again. The
+    count costs a transaction some four microseconds. A server is not watched so: its own
+    upgrade waits for the transactions there are, and what comes after finds other tables.
+    """
+    if database.location.path is None:
+        return database
+    seen: list[int] = []
+
+    def guard(connection: Connection) -> None:
+        raw: Any = connection.connection.driver_connection
+        (count,) = raw.execute("PRAGMA schema_version").fetchone()
+        if [count] == seen:
+            return
+        status = read_status(connection)
+        check_supported(status, database.location)
+        require_current(status, database.location)
+        seen[:] = [count]
+
+    return replace(database, guard=guard)
 
 
 def look_at(location: Location, settings: StoreSettings) -> SchemaStatus:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
 
 from sessionstore.codec import parse_content
+from sessionstore.listed import in_order
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import Content, ContextMessage, SearchHit
 from sessionstore.search.body import stored_text, text_of
@@ -41,7 +42,7 @@ def load_hits(
         message.id.in_(beside)
     )
     shown = {row.id: row for row in [*connection.execute(others), *rows.values()]}
-    return [_hit(tree, rows[each], shown) for each in ids]
+    return [_hit(tree, row, shown) for row in in_order(connection, rows, ids)]
 
 
 @cache
@@ -109,7 +110,7 @@ def _hit(tree: Node, row: _Row, shown: dict[int, _Row]) -> SearchHit:
             tree,
             stored_text(row.content, row.content_encoding, row.tool_name, row.tool_calls),
         ),
-        context=[_context(shown[each]) for each in nearby if each is not None],
+        context=[_context(shown[each]) for each in nearby if each in shown],
         source=row.source,
         model=row.model,
         title=row.title,

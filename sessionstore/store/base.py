@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sessionstore import schema, search
 from sessionstore.engine import Location, locate, reporting_errors
-from sessionstore.errors import StoreClosedError, StoreUnavailableError
+from sessionstore.errors import SessionStoreError, StoreClosedError, StoreUnavailableError
 from sessionstore.forking import forked
 from sessionstore.retry import OtherThreadsError, retrying
 from sessionstore.settings import StoreSettings
@@ -199,8 +199,10 @@ class StoreBase:
                 self._database.queue.run(
                     self._database.write, lambda db: search.index.step(db, **_INDEX_STEP)
                 )
-        except (SQLAlchemyError, sqlite3.Error, OtherThreadsError) as error:
-            # What is not indexed yet is found by reading it; the next step tries again.
+        except (SQLAlchemyError, sqlite3.Error, OtherThreadsError, SessionStoreError) as error:
+            # The write before is stored, even if another program has upgraded the file since,
+            # which the next call says. What is not indexed yet is found by reading it; the
+            # next step tries again.
             logger.debug("%s: indexing put off: %s", self._location, error)
         return True
 

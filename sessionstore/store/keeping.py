@@ -148,7 +148,7 @@ class KeepingCalls(StoreBase):
             raise TypeError(msg)
         now = self._now()
         matches = self._read(lambda db: listing.matching(db, chosen, now=now))
-        whole = (self.export_session(match.id) for match in matches if not match.damaged)
+        whole = (self.export_session(match.id) for match in matches)
         return (session for session in whole if session is not None)
 
     def import_sessions(

@@ -14,11 +14,18 @@ from sessionstore.store.base import StoreBase
 class WholeCalls(StoreBase):
     """What is asked of all sessions at once. Each call sees one state of the store."""
 
-    def session_ids(self, wanted: SessionFilter | None = None) -> list[str]:
-        """List the ids of all sessions that pass a filter, oldest-started first."""
+    def session_ids(
+        self, wanted: SessionFilter | None = None, *, damaged: bool = False
+    ) -> list[str]:
+        """List the ids of all sessions that pass a filter, oldest-started first.
+
+        Args:
+            wanted: The filter; None passes all.
+            damaged: Also those that are bytes and no text, which `export_session` alone takes.
+        """
         chosen, now = wanted or SessionFilter(), self._now()
         found = self._read(lambda db: listing.matching(db, chosen, now=now))
-        return [match.id for match in found if not match.damaged]
+        return [match.id for match in found if damaged or not match.damaged]
 
     def get_chain(self, session_id: str) -> list[str]:
         """List the sessions that are one conversation with this one, first to last.

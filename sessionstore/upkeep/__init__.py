@@ -7,15 +7,18 @@ this process is lost (https://www.sqlite.org/howtocorrupt.html, 2.2).
 from sessionstore.upkeep.backup import back_up
 from sessionstore.upkeep.examine import examine, index_findings, schema_objects
 from sessionstore.upkeep.findings import Finding
+from sessionstore.upkeep.recover import RecoveryReport, recover
 from sessionstore.upkeep.repair import repair
 from sessionstore.upkeep.restore import RestoreReport, restore
 
 __all__ = [
     "Finding",
+    "RecoveryReport",
     "RestoreReport",
     "back_up",
     "examine",
     "index_findings",
+    "recover",
     "repair",
     "restore",
     "schema_objects",

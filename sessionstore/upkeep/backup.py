@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import tempfile
@@ -85,13 +86,29 @@ def _refuse(store: Path, place: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def temporary_beside(place: Path) -> Iterator[Path]:
-    """Make an empty file, mode 0600, in the folder of another; what is left of it goes."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
-    os.close(descriptor)  # no connection to this file has been opened yet
-    made = Path(name)
+    """Make an empty file, mode 0600, in the folder of another; what is left of it goes.
+
+    Raises:
+        StoreUnavailableError: It cannot be made, or what is done with it failed for the disk.
+    """
+    made = place
     try:
+        descriptor, name = tempfile.mkstemp(
+            prefix=f".{place.name}.", suffix=".tmp", dir=place.parent
+        )
+        os.close(descriptor)  # no connection to this file has been opened yet
+        made = Path(name)
         yield made
+    except OSError as error:
+        msg = f"{place} cannot be written: {error.strerror or error}"
+        raise StoreUnavailableError(msg) from error
     finally:
+        if made != place:
+            _remove(made)
+
+
+def _remove(made: Path) -> None:
+    with contextlib.suppress(OSError):
         for side in ("", *SIDE_FILES):
             Path(f"{made}{side}").unlink(missing_ok=True)
 

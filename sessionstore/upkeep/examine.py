@@ -95,6 +95,10 @@ def examine(
     location = database.location
     if location.path is not None:
         yield _modes(location.path)
+        readable = list(_asked(database, "file", _is_readable))
+        if readable:
+            yield from readable
+            return
         yield from _asked(database, "journal", _journal)
         yield from _asked(database, "file", _integrity)
         yield from _asked(database, "references", _references)
@@ -154,6 +158,12 @@ def _modes(path: Path) -> Finding:
     )
 
 
+def _is_readable(connection: Connection) -> list[Finding]:
+    """Say nothing if the schema can be read; nothing else could, if it cannot."""
+    connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").all()
+    return []
+
+
 def _journal(connection: Connection) -> list[Finding]:
     raw: Any = connection.connection.driver_connection
     (mode,) = raw.execute("PRAGMA journal_mode").fetchone()
@@ -193,7 +203,8 @@ def _integrity(connection: Connection) -> list[Finding]:
             "file",
             "; ".join(" ".join(str(row).split()) for row in rows),
             "Pages of the file are damaged, by the disk or by a program that wrote past "
-            "SQLite. Restore a backup, or export what can still be read.",
+            "SQLite. Restore a backup, or save what can still be read: "
+            "sessionstore recover FILE -o NEW.",
             "nothing",
         )
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -86,7 +87,7 @@ def restore(
                 put_in_place(copy, place)
             except BaseException:
                 if kept is not None:
-                    _move(kept, place)
+                    _put_back(kept, place)
                 raise
     return RestoreReport(
         path=str(place),
@@ -156,7 +157,7 @@ def _alone(place: Path, *, even_if_damaged: bool) -> Iterator[None]:
             # (https://www.sqlite.org/pragma.html#pragma_journal_mode).
             raw.execute("PRAGMA journal_mode = DELETE").fetchone()
             raw.execute("BEGIN EXCLUSIVE")
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if is_contention(error):
                 msg = f"{place} is in use by another program; end it and try again"
                 raise StoreBusyError(msg, attempts=1, waited_s=1.0) from error
@@ -170,7 +171,11 @@ def _alone(place: Path, *, even_if_damaged: bool) -> Iterator[None]:
 
 
 def _put_aside(place: Path, now: float) -> Path | None:
-    """Rename the old file and what belongs to it; return its new name."""
+    """Give the old file and what belongs to it another name; return that.
+
+    It keeps its own as well until the new file takes it, so that a store is there at every
+    moment, unless the file system has no second names.
+    """
     if not place.exists():
         for side in SIDE_FILES:  # a log without its file would be taken for the new one's
             if Path(f"{place}{side}").exists():
@@ -183,17 +188,29 @@ def _put_aside(place: Path, now: float) -> Path | None:
     while aside.exists():
         number += 1
         aside = Path(f"{place}.before-restore-{stamp}-{number}")
-    _move(place, aside)
+    for side in SIDE_FILES:
+        _rename(Path(f"{place}{side}"), Path(f"{aside}{side}"))
+    try:
+        os.link(place, aside)
+    except OSError:
+        _rename(place, aside)
     return aside
 
 
-def _move(old: Path, new: Path) -> None:
-    """Rename a file, and before it what belongs to it."""
-    for side in (*SIDE_FILES, ""):
-        try:
-            Path(f"{old}{side}").rename(f"{new}{side}")
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            msg = f"{old}{side} cannot be renamed: {error.strerror or error}"
-            raise StoreUnavailableError(msg) from error
+def _put_back(aside: Path, place: Path) -> None:
+    """Undo `_put_aside`."""
+    if place.exists() and place.samefile(aside):
+        aside.unlink()  # to rename one of two names of a file to the other does nothing
+    for side in ("", *SIDE_FILES):
+        _rename(Path(f"{aside}{side}"), Path(f"{place}{side}"))
+
+
+def _rename(old: Path, new: Path) -> None:
+    """Rename a file, if it is there."""
+    try:
+        old.rename(new)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        msg = f"{old} cannot be renamed: {error.strerror or error}"
+        raise StoreUnavailableError(msg) from error
