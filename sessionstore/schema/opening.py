@@ -82,8 +82,9 @@ def _guarded(database: Database) -> Database:
     """Let no transaction go on once another program has upgraded the file below this one.
 
     SQLite counts the changes of a schema (https://www.sqlite.org/pragma.html#pragma_schema_version):
-    only where that count is another than at the last look is the revision read again. The
-    count costs a transaction some four microseconds. A server is not watched so: its own
+    only where that count is another than at the last look is the revision read again. (One that
+    changes no file, since it is for servers, is noticed by the next opening.) The count costs
+    a transaction some four microseconds. A server is not watched so: its own
     upgrade waits for the transactions there are, and what comes after finds other tables.
     """
     if database.location.path is None:
