@@ -1,0 +1,18 @@
+"""The readers of other programs' histories, by the names that `import --from` takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from sessionstore.readers.claude_code import ClaudeCode
+from sessionstore.readers.codex import Codex
+from sessionstore.readers.frameworks import LangChain, OpenAIAgents
+from sessionstore.readers.history import History
+
+HISTORIES: dict[str, Callable[[str | os.PathLike[str]], History]] = {
+    "claude-code": ClaudeCode,
+    "codex": Codex,
+    "openai-agents-sqlite": OpenAIAgents,
+    "langchain-sqlite": LangChain,
+}

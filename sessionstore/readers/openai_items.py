@@ -1,0 +1,105 @@
+"""Items of the Responses API of OpenAI, each one message of the store.
+
+What the columns do not hold of an item is kept beside them, under the name of the program
+whose it is, so that the item can be put together again.
+(https://platform.openai.com/docs/api-reference/responses)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sessionstore.search.body import text_of
+
+_ROLES = ("user", "assistant", "system", "developer")
+# Names and marks; not what people look for.
+_UNSAID = ("type", "id", "call_id", "status", "encrypted_content", "role", "phase")
+
+
+def keep(program: str, value: Any) -> list[Any]:
+    """Give what to store as the opaque items of a message, to find a value there again.
+
+    The column is for what only one program reads; the name of that program says which.
+    """
+    return [{"kept_for": program, "value": value}]
+
+
+def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """Give a tool call as the store's callers write it, and as its pages show it."""
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+def message_of(item: Mapping[str, Any], program: str, names: dict[Any, Any]) -> dict[str, Any]:
+    """Give the message for an item.
+
+    Args:
+        item: What JSON made of it.
+        program: Whose item it is.
+        names: The names of the tools by the ids of their calls; it gains that of this item.
+    """
+    if isinstance(item.get("name"), str):
+        names[item.get("call_id")] = item["name"]
+    kind, call_id = item.get("type", "message"), item.get("call_id")
+    role, content = item.get("role"), item.get("content")
+    if kind == "message" and isinstance(role, str) and role and _holds(item, "content"):
+        if list(item) == ["content", "role"] and isinstance(content, str) and role in _ROLES:
+            return {"role": role, "content": content}
+        return {"role": role, "content": content, **_beside(item, "content", program)}
+    if kind == "reasoning":
+        said = text_of([item.get("summary"), content])
+        return {
+            "role": "assistant",
+            "reasoning": said or None,
+            "codex_reasoning_items": [item],
+        }
+    if isinstance(call_id, str) and str(kind).endswith("_call"):
+        for field in ("arguments", "input"):
+            if isinstance(item.get(field), str):
+                call = tool_call(call_id, item.get("name", kind), item[field])
+                return {
+                    "role": "assistant",
+                    "tool_calls": [call],
+                    **_beside(item, field, program),
+                }
+    if isinstance(call_id, str) and str(kind).endswith("_output") and _holds(item, "output"):
+        return {
+            "role": "tool",
+            "content": item["output"],
+            "tool_call_id": call_id,
+            "tool_name": names.get(call_id),
+            **_beside(item, "output", program),
+        }
+    return {
+        "role": "tool" if str(kind).endswith("_output") else "assistant",
+        "content": "\n".join(_texts(item)) or None,
+        "tool_name": str(kind),
+        "codex_message_items": keep(program, [None, item]),
+    }
+
+
+def _holds(item: Mapping[str, Any], field: str) -> bool:
+    return field in item and isinstance(item[field], str | list | dict | None)
+
+
+def _beside(item: Mapping[str, Any], field: str, program: str) -> dict[str, Any]:
+    """Keep an item without the one field that the columns of its message hold."""
+    return {"codex_message_items": keep(program, [field, {**item, field: None}])}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """List what is said in an item of a kind that is not known."""
+    if isinstance(value, str):
+        if not value.startswith("data:"):
+            yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            if name not in _UNSAID:
+                yield from _texts(each)
