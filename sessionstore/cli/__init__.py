@@ -23,6 +23,7 @@ from sessionstore.cli.exporting import export
 from sessionstore.cli.importing import import_
 from sessionstore.cli.output import Failure, talk
 from sessionstore.cli.reading import list_sessions, search, show, stats
+from sessionstore.cli.serving import mcp
 from sessionstore.cli.store import store_options
 from sessionstore.errors import SessionStoreError
 
@@ -100,6 +101,6 @@ for _command in (
     *(keeping.rename, keeping.end, keeping.reopen, keeping.archive, keeping.unarchive),
     *(keeping.pin, keeping.unpin, keeping.delete, keeping.prune),
     *(upkeep.optimize, upkeep.vacuum, upkeep.purge, upkeep.backup, upkeep.restore),
-    *(doctor, database),
+    *(doctor, database, mcp),
 ):
     main.add_command(_command)
