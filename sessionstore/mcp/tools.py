@@ -26,6 +26,7 @@ _CALL = 300
 _SHORT = 200
 _MOST_CALLS = 20
 _MOST = 100
+_MOST_SOURCES = 20
 
 _QUERY = (
     "Words to find; all must occur in one message, anywhere in it, case and accents ignored. "
@@ -220,10 +221,10 @@ class Tools:
         return _told(
             session=hit["session_id"],
             title=self._line(hit["title"]),
-            source=hit["source"],
+            source=self._line(hit["source"]),
             message=hit["id"],
             role=hit["role"],
-            tool=hit["tool_name"],
+            tool=self._line(hit["tool_name"]),
             time=_second(hit["timestamp"]),
             text=self._snippet(hit),
         )
@@ -269,8 +270,8 @@ class Tools:
                 session=each["id"],
                 title=self._line(each["title"]),
                 preview=None if each["title"] else self._line(each["preview"]),
-                source=each["source"],
-                model=each["model"],
+                source=self._line(each["source"]),
+                model=self._line(each["model"]),
                 messages=each["message_count"],
                 started=_second(each["started_at"]),
                 active=_second(each["last_active"]),
@@ -284,7 +285,8 @@ class Tools:
         if len(found) > shown:
             answer["more"] = f"call again with offset {offset + shown}"
         if not offset:
-            answer["sources"] = self._db.session_sources()
+            sources = sorted(self._db.session_sources().items(), key=lambda each: -each[1])
+            answer["sources"] = {self._line(name): n for name, n in sources[:_MOST_SOURCES]}
         return answer
 
     def _get(
@@ -338,8 +340,8 @@ class Tools:
         return _told(
             id=record["id"],
             title=self._line(record["title"]),
-            source=record["source"],
-            model=record["model"],
+            source=self._line(record["source"]),
+            model=self._line(record["model"]),
             started=_second(record["started_at"]),
             ended=_second(record["ended_at"]),
             messages=record["message_count"],
@@ -363,7 +365,7 @@ class Tools:
             id=record["id"],
             role=record["role"],
             time=_second(record["timestamp"]),
-            tool=record["tool_name"],
+            tool=self._line(record["tool_name"]),
             text=shown or None,
             calls=calls or None,
             cut=None if shown == text else f"call with message {record['id']} to read all of it",
@@ -380,7 +382,7 @@ class Tools:
             message=record["id"],
             role=record["role"],
             time=_second(record["timestamp"]),
-            tool=record["tool_name"],
+            tool=self._line(record["tool_name"]),
             characters=len(text),
             text=text[start:end],
             more=f"call again with from_character {end}" if len(text) > end else None,
@@ -418,8 +420,8 @@ class Tools:
     def _line(self, text: str | None) -> str | None:
         if not text:
             return None
-        shown = _cut(one_line(text), _SHORT)
-        return redact(shown) if self._redacting else shown
+        shown = one_line(text)
+        return _cut(redact(shown) if self._redacting else shown, _SHORT)
 
 
 def _fitting(name: str, items: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class _Thread:
     # Each compaction: its uuid, how many rows were before it, what it preserved.
     boundaries: list[tuple[str, int, Mapping[str, Any]]] = field(default_factory=list)
     # What an answer used, by the ids of it: each line of it says the sum so far.
-    used: dict[tuple[Any, Any], tuple[str | None, dict[str, int]]] = field(default_factory=dict)
+    used: dict[tuple[str, str], tuple[str | None, dict[str, int]]] = field(default_factory=dict)
 
 
 class _Transcript:
@@ -108,7 +108,7 @@ class _Transcript:
         self._thread_of: dict[str, str] = {}
         self._titles: dict[str, str] = {}
         self._forked_from: str | None = None
-        self._tools: dict[Any, str] = {}
+        self._tools: dict[str, str] = {}
 
     def take(self, record: Mapping[str, Any]) -> str | None:
         """Take a record in; return its kind if nothing of it is kept."""
@@ -182,7 +182,7 @@ class _Transcript:
                 thoughts.append(block)
             elif kind == "tool_use":
                 name = plain(block.get("name")) or "unknown"
-                self._tools[block.get("id")] = name
+                self._tools[str(block.get("id"))] = name
                 arguments = json.dumps(block.get("input"), ensure_ascii=False)
                 calls.append(tool_call(block.get("id"), name, arguments))
             else:
@@ -204,7 +204,7 @@ class _Transcript:
         thread.draft.lacks(model=model)
         if isinstance(usage, dict):
             figures = {name: figure(usage.get(theirs)) for name, theirs in _USAGE.items()}
-            key = message.get("id") or record.get("uuid"), record.get("requestId")
+            key = str(message.get("id") or record.get("uuid")), str(record.get("requestId"))
             _, so_far = thread.used.get(key, (None, {}))
             thread.used[key] = (
                 model,
@@ -232,7 +232,7 @@ class _Transcript:
                 "tool",
                 content=as_content(block.get("content"), "text"),
                 tool_call_id=call_id if isinstance(call_id, str) else None,
-                tool_name=self._tools.get(call_id),
+                tool_name=self._tools.get(str(call_id)),
                 finish_reason="error" if block.get("is_error") is True else None,
                 platform_message_id=uuid,
             )

@@ -60,7 +60,7 @@ class _Rollout:
         self.draft = Draft(Codex.program)
         self._model: str | None = None
         self._met = self._is_old = False
-        self._tools: dict[Any, Any] = {}
+        self._tools: dict[str, str] = {}
         self._totals = dict.fromkeys(_USAGE, 0)
         self._turns: list[int] = []
 

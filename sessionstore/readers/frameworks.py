@@ -59,8 +59,14 @@ class _Tables(History):
             there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :name"
             if not db.execute(text(there), named).scalar():
                 return None
-            grouped = f"SELECT session_id FROM {self.table} GROUP BY 1 ORDER BY min(id)"  # noqa: S608 - a constant
-            return [str(each) for each in db.execute(text(grouped)).scalars()]
+            grouped = f"SELECT session_id, count(*) FROM {self.table} GROUP BY 1 ORDER BY min(id)"  # noqa: S608 - a constant
+            found: list[str] = []
+            for session_id, count in db.execute(text(grouped)):
+                if session_id in (None, ""):
+                    self.unkept["messages of no session"] += count
+                else:
+                    found.append(str(session_id))
+            return found
 
         found = reading(database, location, ids)
         if found is None:
@@ -76,7 +82,7 @@ class _Tables(History):
         rows = reading(
             database, location, lambda db: db.execute(text(chosen), {"id": session_id}).all()
         )
-        draft, tools = Draft(self.program), dict[Any, Any]()
+        draft, tools = Draft(self.program), dict[str, str]()
         for row_id, message, time in rows:
             draft.at(time)
             try:
@@ -90,7 +96,7 @@ class _Tables(History):
                 raise ImportRejectedError(msg) from error
         return draft
 
-    def _add(self, draft: Draft, value: dict[str, Any], tools: dict[Any, Any]) -> None:
+    def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
         raise NotImplementedError
 
 
@@ -100,7 +106,7 @@ class OpenAIAgents(_Tables):
     program = "openai-agents"
     table, message, time = "agent_messages", "message_data", "created_at"
 
-    def _add(self, draft: Draft, value: dict[str, Any], tools: dict[Any, Any]) -> None:
+    def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
         row = message_of(value, self.program, tools)
         draft.add(row.pop("role"), **row)
 
@@ -112,7 +118,7 @@ class LangChain(_Tables):
     # It keeps no time.
     table, message, time = "message_store", "message", "NULL"
 
-    def _add(self, draft: Draft, value: dict[str, Any], tools: dict[Any, Any]) -> None:
+    def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
         del tools  # a result says the name itself
         kind, data = value.get("type"), value.get("data")
         if not isinstance(kind, str) or not isinstance(data, dict):
@@ -120,6 +126,9 @@ class LangChain(_Tables):
             raise TypeError(msg)
         row: dict[str, Any] = {"content": data.get("content")}
         if calls := data.get("tool_calls"):
+            if not isinstance(calls, list) or not all(isinstance(each, dict) for each in calls):
+                msg = "tool_calls is a list of objects"
+                raise TypeError(msg)
             row["tool_calls"] = [
                 tool_call(
                     call.get("id"),

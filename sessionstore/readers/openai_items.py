@@ -34,7 +34,7 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
     }
 
 
-def message_of(item: Mapping[str, Any], program: str, names: dict[Any, Any]) -> dict[str, Any]:
+def message_of(item: Mapping[str, Any], program: str, names: dict[str, str]) -> dict[str, Any]:
     """Give the message for an item.
 
     Args:
@@ -42,10 +42,10 @@ def message_of(item: Mapping[str, Any], program: str, names: dict[Any, Any]) -> 
         program: Whose item it is.
         names: The names of the tools by the ids of their calls; it gains that of this item.
     """
-    if isinstance(item.get("name"), str):
-        names[item.get("call_id")] = item["name"]
     kind, call_id = item.get("type", "message"), item.get("call_id")
     role, content = item.get("role"), item.get("content")
+    if isinstance(call_id, str) and isinstance(item.get("name"), str):
+        names[call_id] = item["name"]
     if kind == "message" and isinstance(role, str) and role and _holds(item, "content"):
         if list(item) == ["content", "role"] and isinstance(content, str) and role in _ROLES:
             return {"role": role, "content": content}

@@ -227,10 +227,12 @@ def test_a_damaged_line_is_named_and_nothing_comes_in(
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(take_in, transcript: Path, target: Path):
+    before = target.read_bytes()
+
     shown = take_in("claude-code", "--dry-run", transcript)
 
     assert shown.stdout == "1 session would be imported, 6 messages\n"
-    assert not target.exists()
+    assert target.read_bytes() == before
 
 
 def test_what_is_not_kept_is_counted_by_its_kind(take_in, transcript: Path, write: Write):

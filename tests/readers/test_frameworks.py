@@ -162,6 +162,33 @@ def test_a_file_that_grew_adds_what_is_new_and_a_damaged_row_is_named(
     assert refused.stderr.startswith(f"Error: {file}: row 51 of {table}: ")
 
 
+@pytest.mark.parametrize("file", ["langchain-sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "message",
+    ["[]", "null", '{"type": "ai"}', '{"type": "ai", "data": {"tool_calls": ["x"]}}', "[" * 9999],
+)
+def test_a_message_of_no_known_form_is_refused(take_in, file: Path, message: str, target: Path):
+    with sqlite3.connect(file) as connection:
+        connection.execute("INSERT INTO message_store VALUES (50, 's-1', ?)", (message,))
+    connection.close()
+
+    result = take_in("langchain-sqlite", file)
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {file}: row 50 of message_store: ")
+    with SessionDB(target, read_only=True) as db:
+        assert db.session_count() == 0
+
+
+@pytest.mark.parametrize("file", ["langchain-sqlite"], indirect=True)
+def test_messages_of_no_session_are_counted(take_in, file: Path):
+    with sqlite3.connect(file) as connection:
+        connection.execute("INSERT INTO message_store VALUES (50, NULL, '{}')")
+    connection.close()
+
+    assert "messages of no session (1 record)" in take_in("langchain-sqlite", file).stdout
+
+
 def test_another_file_is_no_history(take_in, tmp_path: Path):
     other = tmp_path / "other.db"
     sqlite3.connect(other).execute("CREATE TABLE t (x)").connection.close()
