@@ -138,6 +138,7 @@ def _of_history(name: str, program: str, target: Location) -> _Source:
     def sessions() -> Iterator[Mapping[str, Any]]:
         yield from history.sessions()
         about["unkept"] = dict(history.unkept.most_common())
+        about["other_files"] = history.other_files
         about["unfinished"] = history.unfinished
 
     return _Source(name, sessions(), about, "session", history=history)
@@ -236,6 +237,8 @@ def _show(report: ImportReport, sources: Sequence[_Source], *, dry_run: bool) ->
             if counts := source.about.get(key):
                 rows = [f"{name} ({plural(count, noun)})" for name, count in counts.items()]
                 click.echo(f"{safe(source.name)}: {said}: {_named(rows)}")
+        if others := source.about.get("other_files"):
+            click.echo(f"{safe(source.name)}: {plural(others, 'file')} of other kinds not read")
         for file in source.about.get("unfinished", ()):
             click.echo(f"{safe(file)}: the last line is half written and left for the next time")
 

@@ -52,7 +52,6 @@ class ClaudeCode(History):
         """Yield each session; those of subagents after the one that called them."""
         for file in super()._files():
             self._summaries.update(_summaries_in(file))
-        self.unkept.clear()
         used: set[str] = set()
         for session in super().sessions():
             used.update(row.get("platform_message_id", "") for row in session["messages"])

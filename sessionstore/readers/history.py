@@ -17,7 +17,8 @@ class History:
 
     Attributes:
         current: The file that is being read.
-        unkept: How many records of each kind, and files, do not come along.
+        unkept: How many records of each kind do not come along.
+        other_files: How many files of the folder are none of the program's histories.
         unfinished: Files whose last line is half written: it is left for the next time.
     """
 
@@ -28,6 +29,7 @@ class History:
         self.path = Path(path)
         self.current = str(path)
         self.unkept: Counter[str] = Counter()
+        self.other_files = 0
         self.unfinished: list[str] = []
         self._found = 0
 
@@ -53,8 +55,7 @@ class History:
             return [self.path]
         found = sorted(each for each in self.path.rglob("*") if each.is_file())
         wanted = [each for each in found if each.match(self.pattern)]
-        if others := len(found) - len(wanted):
-            self.unkept[f"files that are not {self.pattern}"] = others
+        self.other_files = len(found) - len(wanted)
         return wanted
 
     def _sessions_of(self, file: Path) -> Iterator[dict[str, Any]]:

@@ -253,11 +253,15 @@ def test_what_is_not_kept_is_counted_by_its_kind(take_in, transcript: Path, writ
     (file,) = json.loads(result.stdout)["files"]
     assert file["unkept"] == {
         "file-history-snapshot": 2,
-        "files that are not *.jsonl": 1,
         "system/turn_duration": 1,
         "attachment/todo_reminder": 1,
         "brand-new": 1,
     }
+    assert file["other_files"] == 1
+    kinds, others = take_in("claude-code", transcript.parent).stdout.splitlines()[2:]
+    assert kinds.startswith(f"{transcript.parent}: records that are not kept: file-history-snap")
+    assert "file-history-snapshot (2 records), system/turn_duration (1 record), " in kinds
+    assert others == f"{transcript.parent}: 1 file of other kinds not read"
 
 
 def test_what_was_typed_while_the_model_worked_is_a_message(

@@ -94,6 +94,7 @@ def test_fields_that_say_nothing_are_filled_and_counters_only_rise(store: Sessio
     store.create_session("p", "cli", title="Taken")
     extend(store, session("one", input_tokens=5, model_usage=[used("m", 5)], model="m"))
     store.update_token_counts("a", input_tokens=100, model="here")
+    store.update_token_counts("a", input_tokens=20, model="m")
     copy = {
         "title": "Taken",
         "model": "other",
@@ -111,9 +112,9 @@ def test_fields_that_say_nothing_are_filled_and_counters_only_rise(store: Sessio
     assert record
     assert (record["title"], record["model"]) == ("Taken #2", "m")
     assert (record["parent_session_id"], record["relation"]) == ("p", "branch")
-    assert (record["input_tokens"], record["output_tokens"]) == (105, 3)
+    assert (record["input_tokens"], record["output_tokens"]) == (125, 3)
     lines = {line["model"]: line["input_tokens"] for line in store.usage_by_model()}
-    assert lines == {"m": 7, "here": 100}
+    assert lines == {"m": 25, "here": 100}
 
 
 def test_an_import_that_fails_extends_nothing(store: SessionDB):
