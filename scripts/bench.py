@@ -3,17 +3,20 @@
     python scripts/bench.py append load open
     python scripts/bench.py --check append
     python scripts/bench.py search --messages 100000
+    python scripts/bench.py writers --pause 0.1
+    python scripts/bench.py peers
 
 Times on a shared machine mean little, ratios of medians a good deal: the store and the plain
 code take turns, call by call, on files of the same shape, with the same triggers, pragmas and
-transactions. With `--check` a missed target makes the exit code 1. `search` has a file of its
-own, bench_search.py, and is not among the default ones.
+transactions. With `--check` a missed target makes the exit code 1. What has a file of its own,
+as bench_search.py, has arguments of its own too, and is not among the default ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import shutil
 import sqlite3
@@ -47,9 +50,9 @@ class Line(NamedTuple):
 
 
 @contextmanager
-def plain_connection(path: Path) -> Iterator[sqlite3.Connection]:
+def plain_connection(path: Path, *, timeout_s: float = 1.0) -> Iterator[sqlite3.Connection]:
     """Open a file as the store does, without the store."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=1)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=timeout_s)
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA journal_size_limit = 8388608")
@@ -91,6 +94,21 @@ def message(number: int) -> dict[str, Any]:
     return {"role": "user" if kind == 0 else "assistant", "content": f"{number} {TEXT}"}
 
 
+def append_by_hand(plain: sqlite3.Connection, text: str) -> None:
+    """Do what the store does to append a message to the session `s`."""
+    plain.execute("BEGIN IMMEDIATE")
+    plain.execute(
+        "UPDATE sessions SET message_count = coalesce(message_count, 0) + 1, "
+        "tool_call_count = coalesce(tool_call_count, 0) + 0 WHERE id = ?",
+        ("s",),
+    )
+    plain.execute(
+        "INSERT INTO messages(session_id, role, content, timestamp) VALUES (?, ?, ?, ?)",
+        ("s", "user", text, time.time()),
+    )
+    plain.execute("COMMIT")
+
+
 def bench_append(folder: Path) -> list[Line]:
     """Append messages, one transaction each; and 500 in one call against 500 calls."""
     for name in ("store", "plain"):
@@ -102,17 +120,7 @@ def bench_append(folder: Path) -> list[Line]:
             db.append_message("s", "user", TEXT)
 
         def by_hand() -> None:
-            plain.execute("BEGIN IMMEDIATE")
-            plain.execute(
-                "UPDATE sessions SET message_count = coalesce(message_count, 0) + 1, "
-                "tool_call_count = coalesce(tool_call_count, 0) + 0 WHERE id = ?",
-                ("s",),
-            )
-            plain.execute(
-                "INSERT INTO messages(session_id, role, content, timestamp) VALUES (?, ?, ?, ?)",
-                ("s", "user", TEXT, time.time()),
-            )
-            plain.execute("COMMIT")
+            append_by_hand(plain, TEXT)
 
         store_ms, plain_ms = in_turn(1000, by_store, by_hand)
         batch = [message(number) for number in range(500)]
@@ -198,27 +206,12 @@ BENCHES: dict[str, Callable[[Path], list[Line]]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benches that were named, all if none was, and print a table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    named = "|".join([*BENCHES, "search"])
-    parser.add_argument("benches", nargs="*", metavar=named, help="default: all but search")
-    parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
-    parser.add_argument("--messages", type=int, default=100_000, help="of search only")
-    parser.add_argument("--folder", help="of search only: keep its two files here")
-    options = parser.parse_args(arguments)
-    if options.benches == ["search"]:
-        import bench_search
+# What is measured by a file of its own, bench_NAME.py.
+APART = ("peers", "search", "writers")
 
-        check = ["--check"] if options.check else []
-        kept = ["--folder", options.folder] if options.folder else []
-        return bench_search.main(["--messages", str(options.messages), *kept, *check])
-    if unknown := set(options.benches) - set(BENCHES):
-        parser.error(f"there is no bench {', '.join(sorted(unknown))}")
-    lines: list[Line] = []
-    for name in options.benches or BENCHES:
-        with tempfile.TemporaryDirectory() as folder:
-            lines += BENCHES[name](Path(folder))
+
+def show(lines: Sequence[Line], *, check: bool) -> int:
+    """Print a table, and give the exit code."""
     print(f"{'':42}{'store':>10}{'plain':>10}{'ratio':>8}  target")
     for line in lines:
         verdict = "" if not line.target else ": met" if line.met else ": MISSED"
@@ -226,7 +219,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{line.what:42}{line.store_ms:7.3f} ms{line.plain_ms:7.3f} ms"
             f"{line.ratio:7.2f}x  {line.target}{verdict}"
         )
-    return int(options.check and not all(line.met for line in lines))
+    return int(check and not all(line.met for line in lines))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benches that were named, all of this file if none was, and print a table."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given and given[0] in APART:
+        # This file under its name, so that what it defines is defined once.
+        sys.modules["bench"] = sys.modules[__name__]
+        apart = importlib.import_module(f"bench_{given[0]}")
+        return int(apart.main(given[1:]))
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").partition("\n")[0],
+        epilog=f"By itself, with arguments of its own: {', '.join(APART)}.",
+    )
+    parser.add_argument("benches", nargs="*", metavar="|".join(BENCHES), help="default: all three")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
+    options = parser.parse_args(given)
+    if unknown := set(options.benches) - set(BENCHES):
+        parser.error(f"there is no bench {', '.join(sorted(unknown))}")
+    lines: list[Line] = []
+    for name in options.benches or BENCHES:
+        with tempfile.TemporaryDirectory() as folder:
+            lines += BENCHES[name](Path(folder))
+    return show(lines, check=options.check)
 
 
 if __name__ == "__main__":

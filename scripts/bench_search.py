@@ -2,6 +2,7 @@
 
     python scripts/bench.py search --messages 100000
     python scripts/bench.py search --messages 1000000 --check --folder /a/folder/to/keep
+    python scripts/bench_search.py --url postgresql+psycopg://HOST/AN_EMPTY_DATABASE
 
 The text is made up, the same in each run, of what agents' histories are made of: one half talk
 in Latin script, one quarter in Chinese, in words of all frequencies, a few with marks, code and
@@ -9,12 +10,18 @@ addresses; one quarter the output of tools, lines of a kind with other paths and
 have 20 hits. Times are of the processor, since the machine has other things to do. With
 `--check` a missed target makes the exit code 1. What lies in `--folder` from an earlier run is
 measured again, not filled again.
+
+With `--url` the same text goes to a server, or is there from an earlier run, and what is
+measured is the index there: which statements go by it, how large it is, and how long a page and
+an append take: by the clock, and of the processor in this process and in the server's.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
+import os
 import random
 import resource
 import sqlite3
@@ -25,6 +32,9 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine
 
 from sessionstore import SessionDB, StoreSettings
 
@@ -119,10 +129,11 @@ class Corpus:
         }
 
 
-def fill(path: Path, corpus: Corpus, messages: int) -> float:
+def fill(path: Path | str, corpus: Corpus, messages: int) -> float:
     """Store the corpus, and give the seconds that took."""
     began = time.perf_counter()
-    with SessionDB(path) as db:
+    where = {"url": path} if isinstance(path, str) else {"db_path": path}
+    with SessionDB(**where) as db:  # type: ignore[arg-type] # as it takes them
         for first in range(0, messages, PER_SESSION):
             session = db.create_session(f"s{first:07d}", "cli")
             db.append_messages(
@@ -289,13 +300,128 @@ def appending(
     )
 
 
+def clocked(call: Callable[[], object], rounds: int) -> list[float]:
+    """Call so often, and give the milliseconds by the clock of each in order of length."""
+    took: list[float] = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        call()
+        took.append((time.perf_counter() - began) * 1000)
+    return sorted(took)
+
+
+def report_server(url: str, messages: int) -> Iterator[str]:
+    """Measure a store on a server, and yield lines."""
+    corpus = Corpus()
+    server = create_engine(url, isolation_level="AUTOCOMMIT")
+
+    def ask(statement: str) -> list[Any]:
+        with server.connect() as connection:
+            result = connection.exec_driver_sql(statement)
+            return list(result.all()) if result.returns_rows else []
+
+    with SessionDB(url=url) as db:
+        took = "filled before"
+        if not db.message_count():
+            took = f"stored in {fill(url, corpus, messages):.0f} s"
+    ask("VACUUM ANALYZE")
+    ((stored, text_bytes),) = ask("SELECT count(*), sum(octet_length(content)) FROM messages")
+    yield f"{stored:,} messages, {text_bytes / 1e6:.1f} MB; {took}"
+    for what, size in (
+        ("index of grams", "pg_relation_size('ix_messages_fts_grams')"),
+        ("index of words", "pg_relation_size('ix_messages_fts_words')"),
+        ("numbers, with their rows", "pg_table_size('messages_fts')"),
+        ("key of the rows", "pg_relation_size('pk_messages_fts')"),
+        ("messages without search", "pg_total_relation_size('messages')"),
+    ):
+        ((size_bytes,),) = ask(f"SELECT {size}")
+        yield f"{what:26}{size_bytes / 1e6:8.1f} MB {size_bytes / text_bytes:6.2f} x the text"
+    with SessionDB(url=url) as db:
+        for what, query in corpus.queries(messages).items():
+            for sort in ("rank", "newest"):
+                before = _index_scans(ask)
+
+                def search(query: str = query, sort: str = sort) -> list[Any]:
+                    return db.search_messages(query, sort=sort)  # type: ignore[arg-type,return-value]
+
+                first = search()
+                spent = _spent_ms(ask)
+                took_ms = clocked(search, PAGES)
+                spent = (_spent_ms(ask) - spent) / PAGES
+                p95 = took_ms[int(PAGES * 0.95)]
+                used = ", ".join(_more(before, ask)) or "no index"
+                yield (
+                    f"{what:24}{sort:8}{len(first):3} hits  median "
+                    f"{statistics.median(took_ms):7.2f} ms  p95 {p95:7.2f} ms  "
+                    f"of the processor {spent:6.1f} ms  looked up in {used}"
+                )
+        appended: dict[str, list[float]] = {"with": [], "without": []}
+        row = "INSERT INTO messages (session_id, role, content, timestamp) VALUES (%s, %s, %s, 1)"
+        count = "UPDATE sessions SET message_count = message_count + 1 WHERE id = 's0000000'"
+        with server.connect() as plain:
+            plain.exec_driver_sql("SET session_replication_role = replica")
+            for number in range(messages, messages + 1000):
+                text = corpus.text(number)
+                began = time.perf_counter()
+                db.append_message("s0000000", "user", text)
+                appended["with"].append((time.perf_counter() - began) * 1000)
+                began = time.perf_counter()
+                with plain.connection.driver_connection.transaction():  # type: ignore[union-attr]
+                    plain.exec_driver_sql(count)
+                    plain.exec_driver_sql(row, ("s0000000", "user", text))
+                appended["without"].append((time.perf_counter() - began) * 1000)
+            plain.exec_driver_sql("DELETE FROM messages WHERE timestamp = 1")
+    for how, took_ms in appended.items():
+        yield (
+            f"append {how} the index: mean {statistics.fmean(took_ms):.2f} ms, "
+            f"median {statistics.median(took_ms):.2f} ms, "
+            f"p95 {sorted(took_ms)[int(len(took_ms) * 0.95)]:.2f} ms"
+        )
+    server.dispose()
+
+
+def _spent_ms(ask: Callable[[str], list[Any]]) -> float:
+    """Give what this process and the server's for it took of the processor, if that is here."""
+    spent = time.process_time() * 1000
+    for (pid,) in ask(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'sessionstore' "
+        "AND datname = current_database()"
+    ):
+        with contextlib.suppress(OSError):
+            told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+            spent += (int(told[11]) + int(told[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+    return spent
+
+
+def _index_scans(ask: Callable[[str], list[Any]]) -> dict[str, int]:
+    ask("SELECT pg_stat_force_next_flush()")
+    return dict(
+        tuple(row)
+        for row in ask(
+            "SELECT indexrelname, idx_scan FROM pg_stat_user_indexes "
+            "WHERE indexrelname LIKE 'ix_messages_fts%%'"
+        )
+    )
+
+
+def _more(before: dict[str, int], ask: Callable[[str], list[Any]]) -> list[str]:
+    time.sleep(1.1)  # a server tells what it did once in a second
+    return [name for name, scans in _index_scans(ask).items() if scans > before[name]]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what was measured."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
+    parser.add_argument("--url", help="measure a store on a server instead")
     parser.add_argument("--folder", type=Path, help="keep the two files here")
     options = parser.parse_args(arguments)
+    if options.url:
+        for line in report_server(options.url, options.messages):
+            print(line, flush=True)
+        return 0
     missed = 0
     with tempfile.TemporaryDirectory() as temporary:
         for line, met in report(options.folder or Path(temporary), options.messages):

@@ -1,6 +1,7 @@
 """Where LLM agents keep their conversations."""
 
 import logging
+from typing import TYPE_CHECKING, Any
 
 from sessionstore.errors import (
     AmbiguousSessionError,
@@ -15,6 +16,7 @@ from sessionstore.errors import (
     SessionStoreError,
     StoreBusyError,
     StoreClosedError,
+    StoreForkedError,
     StoreUnavailableError,
     TitleTakenError,
 )
@@ -38,11 +40,15 @@ from sessionstore.records import (
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
 
+if TYPE_CHECKING:
+    from sessionstore.aio import AsyncSessionDB
+
 # A program that configured no logging shall not find our warnings on its stderr.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AmbiguousSessionError",
+    "AsyncSessionDB",
     "ConflictError",
     "ConversationMessage",
     "Delivery",
@@ -68,9 +74,20 @@ __all__ = [
     "SessionSummary",
     "StoreBusyError",
     "StoreClosedError",
+    "StoreForkedError",
     "StoreSettings",
     "StoreUnavailableError",
     "TitleTakenError",
     "TokenTotals",
     "UpkeepReport",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load `AsyncSessionDB` when it is asked for: most programs, the command too, never do."""
+    if name == "AsyncSessionDB":
+        from sessionstore.aio import AsyncSessionDB
+
+        return AsyncSessionDB
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

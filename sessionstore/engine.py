@@ -2,7 +2,8 @@
 
 SQLite: one engine, one pool. The driver is kept from beginning transactions by itself; a
 listener says BEGIN, IMMEDIATE for a writer and DEFERRED for a reader. A reader that turned
-writer in the middle would get SQLITE_BUSY_SNAPSHOT, which no waiting can cure.
+writer in the middle would get SQLITE_BUSY_SNAPSHOT, which no waiting can cure. No engine shows
+the parameters of a statement: they are what people said, and errors end up in logs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -25,12 +26,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import NullPool
 
+from sessionstore import forking
 from sessionstore.errors import (
     ConflictError,
     SessionStoreError,
     StoreBusyError,
     StoreUnavailableError,
+    shown,
 )
+from sessionstore.queueing import WriterQueue
 from sessionstore.retry import OtherThreadsError, busy, is_contention, retrying
 from sessionstore.settings import StoreSettings, default_location, home_expanded
 from sessionstore.turns import LastingPool
@@ -69,8 +73,13 @@ class Location:
     path: Path | None
 
     def __str__(self) -> str:
-        """The file, or the URL with its password hidden."""
-        return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
+        """The file, or the URL with its passwords hidden."""
+        if self.path:
+            return str(self.path)
+        # libpq takes passwords as parameters too
+        # (https://www.postgresql.org/docs/current/libpq-connect.html).
+        hidden = {name: "hidden" for name in self.url.query if "password" in name.lower()}
+        return self.url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
 def locate(
@@ -93,30 +102,46 @@ def locate(
         url, db_path = (default, None) if isinstance(default, str) else (None, default)
     if db_path is not None:
         return _locate_file(os.fsdecode(db_path))
-    try:
-        parsed = make_url(url)  # type: ignore[arg-type] # one of the two is set
-        backend = parsed.get_backend_name()
-        parsed.get_dialect()
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+    parsed = _parsed(url)
+    if parsed is None:
         msg = "this is no database URL; write sqlite:///FILE or postgresql+psycopg://HOST/NAME"
-        raise ValueError(msg) from error
+        raise ValueError(msg)
+    backend = parsed.get_backend_name()
     if backend == "sqlite":
         return _locate_file(parsed.database or ":memory:")
     if backend != "postgresql":
         msg = f"{backend} is not supported; use sqlite or postgresql"
         raise ValueError(msg)
+    if "@" in (parsed.host or ""):
+        # What is left of a password would be taken for the host, and shown as one.
+        msg = "this is no database URL: an @ in a user or a password is written %40"
+        raise ValueError(msg)
     return Location(parsed, None)
+
+
+def _parsed(url: str | URL | None) -> URL | None:
+    """Read a URL; None if it is none.
+
+    What SQLAlchemy says of one quotes pieces of it, which may be a password, so its errors are
+    not even the context of ours.
+    """
+    try:
+        parsed = make_url(url)  # type: ignore[arg-type] # one of the two is set
+        parsed.get_dialect()
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        return None
+    return parsed
 
 
 def _locate_file(name: str) -> Location:
     if not name or name == ":memory:" or name.startswith("file:"):
         msg = (
-            f"{name or 'an empty path'!r} is not a file path; a store is a file, "
+            f"{shown(name or 'an empty path')} is not a file path; a store is a file, "
             "since several connections share it. For a passing one use a temporary folder"
         )
         raise StoreUnavailableError(msg)
     if "\0" in name:
-        msg = f"{name!r} is no path: no name of a file holds a NUL character"
+        msg = f"{shown(name)} is no path: no name of a file holds a NUL character"
         raise ValueError(msg)
     # SQLite puts -wal and -shm beside the file that a link points to, so that one is meant.
     path = Path(os.path.realpath(home_expanded(name)))
@@ -131,11 +156,23 @@ class Database:
         location: Where it is.
         engine: Its connections.
         read_only: Nothing may be written, locked or created.
+        queue: Where its writers stand in line, behind those of other stores.
     """
 
     location: Location
     engine: Engine
     read_only: bool
+    queue: WriterQueue = field(default_factory=lambda: WriterQueue(None, 0.0))
+
+    def __post_init__(self) -> None:
+        """Be known, while it is open, to a process that is forked off."""
+        path = None if self.read_only else self.location.path
+        forking.watch(self.engine, path, self.queue)
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process was forked off while the store was open."""
+        return self.queue.forgotten
 
     def read(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one DEFERRED transaction: it sees one state of the database.
@@ -207,7 +244,12 @@ class Database:
 
     def close(self) -> None:
         """Give every connection back; a call that still reads finishes first."""
+        if self.inherited:
+            return  # they are the parent's
+        shared = Path(f"{self.location.path}-shm")
         self.engine.dispose()
+        self.queue.close(last=lambda: not shared.exists())
+        forking.unwatch(self.engine)
 
 
 def open_database(location: Location, settings: StoreSettings) -> Database:
@@ -219,6 +261,7 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
     """
     if location.path is None:
         return Database(location, _server_engine(location, settings), read_only=False)
+    forking.refuse_inherited(location.path)
     _create_private_file(location.path)
     uri = location.path.as_uri() + "?mode=rw"
     engine = create_engine(
@@ -227,9 +270,12 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
         poolclass=LastingPool,
         pool_size=settings.connections,
         pool_timeout=settings.busy_timeout_s,
+        hide_parameters=True,
     )
     event.listen(engine, "begin", _begin)
-    database = Database(location, engine, read_only=False)
+    # Whoever holds the line for longer than some attempts take has stopped, or has much to do.
+    queue = WriterQueue(location.path, settings.write_patience_s / 4)
+    database = Database(location, engine, read_only=False, queue=queue)
     try:
         with reporting_errors(location):
             retrying(settings)(database.outside_transaction)(lambda raw: _ensure_wal(raw, location))
@@ -239,7 +285,7 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
             for connection in pooled:
                 connection.close()
     except BaseException:
-        engine.dispose()
+        database.close()
         raise
     return database
 
@@ -263,6 +309,7 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
         raise StoreUnavailableError(msg)
     if path.is_dir():
         raise _is_a_folder(path)
+    forking.refuse_inherited(path)
 
     def connect() -> sqlite3.Connection:
         # A read-only connection to a WAL file would make -wal and -shm and leave them, so a
@@ -272,7 +319,7 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
         uri = f"{path.as_uri()}?mode=ro&immutable=1"
         return _connect(uri, settings, read_only=True, factory=_Unlocked)
 
-    engine = create_engine(location.url, creator=connect, poolclass=NullPool)
+    engine = create_engine(location.url, creator=connect, poolclass=NullPool, hide_parameters=True)
     event.listen(engine, "begin", _begin)
     return Database(location, engine, read_only=True)
 
@@ -285,6 +332,7 @@ def _server_engine(location: Location, settings: StoreSettings, **options: bool)
             pool_size=settings.connections,
             pool_timeout=settings.busy_timeout_s,
             pool_pre_ping=True,
+            hide_parameters=True,
             execution_options=options,
             connect_args={"application_name": "sessionstore"},
         )
@@ -296,6 +344,20 @@ def _server_engine(location: Location, settings: StoreSettings, **options: bool)
         raise StoreUnavailableError(msg) from error
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder and those above it that are not there, mode 0700 whatever the umask.
+
+    Whoever may write a folder can put another file in the place of one in it. The mode of a
+    folder that is there is its owner's business.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    if not folder.is_dir():
+        make_private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def _create_private_file(path: Path) -> None:
     """Make the file, mode 0600 from its first moment, unless there is one already.
 
@@ -304,7 +366,7 @@ def _create_private_file(path: Path) -> None:
     """
     with _creation_lock:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
             if path.is_dir():
@@ -493,7 +555,7 @@ def reporting_errors(location: Location, *, writes: bool = True) -> Iterator[Non
         raise interrupt from None
     except UnicodeEncodeError as error:
         # What a call stores is checked before; this is something that was looked for.
-        msg = f"{error.object!r} holds half a surrogate pair, which no id, title or name can"
+        msg = f"{shown(error.object)} holds half a surrogate pair, which no id, title or name can"
         raise ValueError(msg) from error
     except (DBAPIError, sqlite3.Error, PoolTimeoutError, OtherThreadsError) as error:
         if is_contention(error):

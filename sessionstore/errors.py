@@ -9,9 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+# A message is for a line of a log or a terminal; what it names may be a whole conversation.
+_LONGEST, _LONGEST_TAIL = 1200, 300
+
+
+def brief(message: str) -> str:
+    """Cut a message that is too long to be read in its middle: its end says what to do."""
+    if len(message) <= _LONGEST:
+        return message
+    return f"{message[: _LONGEST - _LONGEST_TAIL]} ... {message[-_LONGEST_TAIL:]}"
+
+
+def shown(value: object) -> str:
+    """Write a value for a message, as `repr` does but not longer than can be read."""
+    return brief(repr(value))
+
 
 class SessionStoreError(Exception):
     """Any failure the store foresees."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(brief(message))
 
 
 class StoreClosedError(SessionStoreError):
@@ -36,6 +54,10 @@ class StoreBusyError(SessionStoreError):
 
 class StoreUnavailableError(SessionStoreError):
     """The database cannot be used: not openable, full, damaged or read-only."""
+
+
+class StoreForkedError(StoreUnavailableError):
+    """The store was open when this process was forked off; only its parent may use it."""
 
 
 class SchemaOutdatedError(SessionStoreError):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from sessionstore.errors import shown
+
 # What a message may hold: text, or what JSON can say of a list or dict of parts.
 Content: TypeAlias = str | list[Any] | dict[str, Any] | None
 
@@ -373,7 +375,7 @@ def age_in_seconds(age: Age) -> float:
     elif isinstance(age, str):
         found = _AGE.fullmatch(age)
         if found is None:
-            msg = f"{age!r} is no age; write 90m, 5h, 2d, 1w or a number of days"
+            msg = f"{shown(age)} is no age; write 90m, 5h, 2d, 1w or a number of days"
             raise ValueError(msg)
         seconds = float(found[1]) * _UNIT_S[found[2]]
     elif isinstance(age, bool) or not isinstance(age, (int, float)):
@@ -385,7 +387,7 @@ def age_in_seconds(age: Age) -> float:
         except OverflowError:
             seconds = math.inf
     if not math.isfinite(seconds) or seconds < 0:
-        msg = f"{age!r} is no age; it must be finite and not negative"
+        msg = f"{shown(age)} is no age; it must be finite and not negative"
         raise ValueError(msg)
     return seconds
 

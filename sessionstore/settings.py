@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sessionstore.errors import shown
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
@@ -61,5 +63,5 @@ def home_expanded(name: str) -> Path:
     try:
         return Path(name).expanduser()
     except RuntimeError as error:
-        msg = f"{name!r} begins with a home folder that is not known; write the whole path"
+        msg = f"{shown(name)} begins with a home folder that is not known; write the whole path"
         raise ValueError(msg) from error

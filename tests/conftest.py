@@ -32,6 +32,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="long variant: run with --slow"))
 
 
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """An empty store's file: walking the whole history for every test would take minutes."""
+    made = tmp_path_factory.mktemp("empty") / "state.db"
+    SessionDB(made).close()
+    return made.read_bytes()
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where the test's store is; nothing is there yet."""

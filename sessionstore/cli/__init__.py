@@ -11,6 +11,7 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sessionstore.cli.database import database
 from sessionstore.cli.doctor import doctor
 from sessionstore.cli.exporting import export
 from sessionstore.cli.importing import import_
-from sessionstore.cli.output import Failure, talk
+from sessionstore.cli.output import Failure, one_line, talk
 from sessionstore.cli.reading import list_sessions, search, show, stats
 from sessionstore.cli.serving import mcp
 from sessionstore.cli.store import store_options
@@ -33,6 +34,11 @@ __all__ = ["main"]
 class _Commands(click.Group):
     """A group that turns what may go wrong into an exit status and one line."""
 
+    def make_context(self, *given: Any, **extra: Any) -> click.Context:
+        """Read the options before a command's name."""
+        with _harmless_usage():
+            return super().make_context(*given, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; whatever it is to print has been handed over when this returns."""
         _replace_closed_streams()
@@ -43,7 +49,8 @@ class _Commands(click.Group):
         logger = logging.getLogger("sessionstore")
         logger.addHandler(warnings)
         try:
-            result = super().invoke(ctx)
+            with _harmless_usage():
+                result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever reads has seen enough, as `head` has; that is no failure.
@@ -60,12 +67,23 @@ class _Commands(click.Group):
             logger.removeHandler(warnings)
 
 
+@contextlib.contextmanager
+def _harmless_usage() -> Iterator[None]:
+    """Write out what a terminal would obey in a complaint about the command line."""
+    try:
+        yield
+    except click.UsageError as error:
+        # Each kind of them is made in its own way, so the one that is there is changed.
+        vars(error)["message"] = one_line(error.message)
+        raise
+
+
 class _Talk(logging.Handler):
     """What the store warns of is talk beside the results."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it on stderr."""
-        talk(record.getMessage())
+        talk(one_line(record.getMessage()))
 
 
 def _replace_closed_streams() -> None:

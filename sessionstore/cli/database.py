@@ -11,7 +11,7 @@ import click
 from sqlalchemy import Connection, func, select
 
 from sessionstore import schema
-from sessionstore.cli.output import safe, talk, write_json
+from sessionstore.cli.output import one_line, safe, talk, write_json
 from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
 from sessionstore.engine import (
     Database,
@@ -100,7 +100,7 @@ def current(*, as_json: bool) -> None:
         return
     newest = "the newest" if status.up_to_date else f"the newest is {SCHEMA_REVISION}"
     click.echo(f"revision      {status.revision or 'none'} ({newest})")
-    click.echo(f"Hermes level  {'none' if level is None else level}")
+    click.echo(f"Hermes level  {'none' if level is None else one_line(str(level))}")
 
 
 @database.command()

@@ -17,7 +17,7 @@ from sessionstore.cli.filtering import filter_options
 from sessionstore.cli.output import Failure, harmless_json, is_terminal, safe, talk
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_sessions, store_options
-from sessionstore.engine import Location
+from sessionstore.engine import Location, make_private_folder
 from sessionstore.export import lines
 from sessionstore.records import ExportedSession, SessionFilter
 from sessionstore.store import SessionDB
@@ -207,7 +207,7 @@ def _write_files(
     """Write a file for each session into a folder, which is made, mode 0700."""
     from sessionstore.export.text import file_name
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     count = 0
     for session_id, session in sessions:
         shown = _redacted(session_id) if shape.redacted else None
@@ -246,7 +246,7 @@ def _encoded(text: str) -> bytes:
 def _refuse_store(location: Location, target: Path) -> None:
     if location.path is None:
         return
-    files = {Path(f"{location.path}{side}") for side in ("", "-wal", "-shm", "-journal")}
+    files = {Path(f"{location.path}{side}") for side in ("", "-wal", "-shm", "-journal", "-lock")}
     if Path(os.path.realpath(target)) in files:
         raise Failure(f"{target} is the store itself; name another file")
 

@@ -11,14 +11,15 @@ from typing import Any, TypeVar
 
 import click
 
-from sessionstore.cli.output import safe
+from sessionstore.cli.output import Count, safe
 from sessionstore.records import SessionFilter, age_in_seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _TIMES = ("older_than", "before", "newer_than", "after")
-# SQLite counts in 64 bits.
-_COUNT = click.IntRange(min=0, max=2**63 - 1)
+_COUNT = Count()
+# As a number of days it would be more than five years ago; whoever types it means the year.
+_YEAR = re.compile(r"(?:19|20|21)\d\d", re.ASCII)
 
 
 def filter_options(*, include_open: bool = True) -> Callable[[F], F]:
@@ -134,14 +135,19 @@ def _as_options(message: str) -> str:
 
 
 def _moment(
-    _ctx: click.Context, _parameter: click.Parameter, value: str | None
+    _ctx: click.Context, parameter: click.Parameter, value: str | None
 ) -> float | None:  # fmt: skip
     """Read an age (`5h`, `2d`, `1w`, a number of days) or an ISO time as epoch seconds.
 
-    Local time unless it names a zone; a bare date means its first moment.
+    Local time unless it names a zone; a bare date means its first moment. What may be a year
+    or a number of days is refused: by it sessions are deleted.
     """
     if value is None:
         return None
+    if _YEAR.fullmatch(value):
+        raise click.BadParameter(
+            f"{value} may be a year or days; write {value}-01-01 or {value}d", param=parameter
+        )
     try:
         return time.time() - age_in_seconds(value)
     except ValueError:

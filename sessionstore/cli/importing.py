@@ -14,13 +14,13 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
-from sessionstore.cli.output import Failure, is_terminal, one_line, plural, safe, write_json
+from sessionstore.cli.output import Count, Failure, is_terminal, one_line, plural, safe, write_json
 from sessionstore.cli.store import chosen_location, store_options
 from sessionstore.engine import Location
 from sessionstore.errors import ImportRejectedError
 from sessionstore.readers.histories import HISTORIES
 from sessionstore.readers.history import History
-from sessionstore.readers.jsonl import UnreadableError, documents
+from sessionstore.readers.jsonl import LONGEST_MB, UnreadableError, documents
 from sessionstore.readers.statefile import StateFile, is_state_file
 from sessionstore.records import ImportReport
 from sessionstore.store import SessionDB
@@ -28,6 +28,7 @@ from sessionstore.store import SessionDB
 _PROGRESS_S = 0.1
 _NAMED = 10
 _STDIN = "-"
+_MB = 10**6
 
 
 @click.command("import")
@@ -39,9 +40,20 @@ _STDIN = "-"
     help="FILE is the history of this program, or a folder of it.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would come in, and write nothing.")
+@click.option(
+    "--longest-line",
+    "longest_mb",
+    type=Count(least=1),
+    default=LONGEST_MB,
+    show_default=True,
+    metavar="MB",
+    help="Refuse a file with a longer line; it is held in memory.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @store_options
-def import_(*, file: Sequence[str], program: str | None, dry_run: bool, as_json: bool) -> None:
+def import_(
+    *, file: Sequence[str], program: str | None, dry_run: bool, longest_mb: int, as_json: bool
+) -> None:
     """Take in exports, state.db files and other agents' histories.
 
     They stay as they are. FILE is what `export` wrote, or the state.db of any Hermes,
@@ -50,17 +62,20 @@ def import_(*, file: Sequence[str], program: str | None, dry_run: bool, as_json:
     it is; where the two differ that is said, and the exit status is 0 all the same. An
     absent store is made, an old one upgraded.
 
+    An export is refused for its first bad line, which is named: one that is no JSON in UTF-8
+    or names a field twice, is too long, or holds no session that can be stored.
+
     With --from, FILE is what that program keeps: ~/.claude/projects of claude-code,
     ~/.codex/sessions of codex, the database of a SQLiteSession of the OpenAI Agents SDK or
     of a SQLChatMessageHistory of LangChain. A session that is here gains what is new in its
     file, so that importing again is all it takes to keep up.
     """
-    location = chosen_location()
+    location, longest = chosen_location(), longest_mb * _MB
     with ExitStack() as opened:
         sources = (
-            [opened.enter_context(_source(name, location)) for name in file]
+            [opened.enter_context(_source(name, location, longest)) for name in file]
             if program is None
-            else [_of_history(name, program, location) for name in file]
+            else [_of_history(name, program, location, longest) for name in file]
         )
         with _target(location, dry_run=dry_run) as db:
             try:
@@ -102,10 +117,10 @@ class _Source:
 
 
 @contextmanager
-def _source(name: str, target: Location) -> Iterator[_Source]:
+def _source(name: str, target: Location, longest: int) -> Iterator[_Source]:
+    about: dict[str, Any] = {"file": name, "kind": "export"}
     if name == _STDIN:
-        stdin = sys.stdin.buffer
-        yield _Source("stdin", _lines(stdin, "stdin"), {"file": name, "kind": "export"}, "line")
+        yield _Source("stdin", _lines(sys.stdin.buffer, "stdin", longest), about, "line")
         return
     path = Path(name)
     if path.is_dir():
@@ -124,15 +139,15 @@ def _source(name: str, target: Location) -> Iterator[_Source]:
             yield _Source(name, read.sessions(), about, "session")
     else:
         with path.open("rb") as stream:
-            yield _Source(name, _lines(stream, name), {"file": name, "kind": "export"}, "line")
+            yield _Source(name, _lines(stream, name, longest), about, "line")
 
 
-def _of_history(name: str, program: str, target: Location) -> _Source:
+def _of_history(name: str, program: str, target: Location, longest: int) -> _Source:
     path = Path(name)
     if not path.exists():
         raise Failure(f"{name} does not exist")
     _refuse_the_store(path, target)
-    history = HISTORIES[program](path)
+    history = HISTORIES[program](path, longest=longest)
     about: dict[str, Any] = {"file": name, "kind": program}
 
     def sessions() -> Iterator[Mapping[str, Any]]:
@@ -149,9 +164,9 @@ def _refuse_the_store(path: Path, target: Location) -> None:
         raise Failure(f"{path} is the store itself; name another file, or another store")
 
 
-def _lines(stream: BinaryIO, name: str) -> Iterator[Mapping[str, Any]]:
+def _lines(stream: BinaryIO, name: str, longest: int) -> Iterator[Mapping[str, Any]]:
     """Read an export; the number of a session is that of its line."""
-    return (value for _, value in documents(stream, name))
+    return (value for _, value in documents(stream, name, longest=longest))
 
 
 def _all(sources: Sequence[_Source]) -> Iterator[Mapping[str, Any]]:

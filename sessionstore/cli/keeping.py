@@ -11,7 +11,7 @@ import click
 
 from sessionstore.cli.asking import confirm, dry_run_option, yes_option
 from sessionstore.cli.filtering import asks_for_times, asks_something, fields_of, filter_options
-from sessionstore.cli.output import Failure, at_time, one_line, plural, safe, talk, write_json
+from sessionstore.cli.output import Failure, at_time, one_line, plural, talk, write_json
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_session, resolve_sessions, store_options
 from sessionstore.records import SessionFilter, SkippedSession
@@ -54,7 +54,8 @@ def rename(*, session: str, title: str) -> None:
         session_id = resolve_session(db, session)
         _require(db.set_session_title(session_id, title), session_id)
         kept = db.get_session_title(session_id)
-    click.echo(f"{safe(session_id)} has {'no title' if kept is None else f'the title {kept}'}")
+    told = "no title" if kept is None else f"the title {one_line(kept)}"
+    click.echo(f"{one_line(session_id)} has {told}")
 
 
 @click.command()
@@ -66,7 +67,7 @@ def end(*, sessions: Sequence[str], reason: str) -> None:
     with opened(to_write=True) as db:
         for session_id in resolve_sessions(db, sessions):
             ended = db.end_session(session_id, reason)
-            click.echo(f"{safe(session_id)} {'ended' if ended else 'had ended already'}")
+            click.echo(f"{one_line(session_id)} {'ended' if ended else 'had ended already'}")
 
 
 @click.command()
@@ -77,7 +78,7 @@ def reopen(*, sessions: Sequence[str]) -> None:
     with opened(to_write=True) as db:
         for session_id in resolve_sessions(db, sessions):
             _require(db.reopen_session(session_id), session_id)
-            click.echo(f"{safe(session_id)} is open")
+            click.echo(f"{one_line(session_id)} is open")
 
 
 def _flag_command(
@@ -92,7 +93,7 @@ def _flag_command(
         with opened(to_write=True) as db:
             for session_id in resolve_sessions(db, sessions):
                 _require(change(db, session_id), session_id)
-                click.echo(f"{safe(session_id)} {told}")
+                click.echo(f"{one_line(session_id)} {told}")
 
     return command
 

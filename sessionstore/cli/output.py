@@ -17,6 +17,7 @@ from sessionstore.export.jsonl import escaped
 from sessionstore.export.text import one_line, safe
 
 __all__ = [
+    "Count",
     "Failure",
     "ago",
     "at_time",
@@ -36,12 +37,31 @@ __all__ = [
 ]
 
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
-_CONTROL_IN_JSON = re.compile("[\x7f-\x9f]")
+_OBEYED_IN_JSON = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_YEAR = re.compile(r"[1-9]\d{3}", re.ASCII)
 _SECONDS = re.compile(r"\d{1,12}(\.\d*)?", re.ASCII)
+# One less than SQLite counts to: a list asks for one more than it shows.
+_WHOLE, _LARGEST_COUNT = re.compile(r"\d{1,19}", re.ASCII), 2**63 - 2
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _UNKNOWN = "unknown"
+
+
+class Count(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on only
+    """A whole number that the store can count to; help is not burdened with its bounds."""
+
+    name = "integer"
+
+    def __init__(self, least: int = 0) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read a number in ASCII digits."""
+        text = str(value)
+        if not _WHOLE.fullmatch(text) or not self._least <= int(text) <= _LARGEST_COUNT:
+            self.fail(f"{safe(text)!r} is no whole number from {self._least} on", param, ctx)
+        return int(text)
 
 
 class Failure(click.ClickException):
@@ -68,8 +88,8 @@ def write_json(value: Any) -> None:
 
 
 def harmless_json(text: str) -> str:
-    """Escape the control characters that JSON itself lets stand; it says the same."""
-    return _CONTROL_IN_JSON.sub(escaped, text)
+    """Escape what a terminal obeys and JSON lets stand, see `safe`; it says the same."""
+    return _OBEYED_IN_JSON.sub(escaped, text)
 
 
 def is_terminal(stream: IO[Any]) -> bool:
@@ -142,15 +162,16 @@ def size_of(location: Location) -> int | None:
 
 
 def since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    """Read an option as epoch seconds: an ISO date or time, or epoch seconds.
+    """Read an option as epoch seconds: an ISO date or time, a year, or epoch seconds.
 
-    Local time unless it names a zone; a bare date means its first moment.
+    Local time unless it names a zone; a bare date or year means its first moment. Four digits
+    are a year: as epoch seconds they would be within the first three hours of 1970.
     """
     return None if value is None else _moment(value, last=False)
 
 
 def until(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    """Read an option as `since` does, but a bare date means its last moment."""
+    """Read an option as `since` does, but a bare date or year means its last moment."""
     return None if value is None else _moment(value, last=True)
 
 
@@ -160,10 +181,13 @@ def _moment(value: str, *, last: bool) -> float:
             # Messages bear times to the microsecond.
             day = datetime.fromisoformat(value) + timedelta(days=1 if last else 0)
             return day.astimezone().timestamp() - (1e-6 if last else 0)
+        if _YEAR.fullmatch(value):
+            first = datetime(int(value) + (1 if last else 0), 1, 1).astimezone()
+            return first.timestamp() - (1e-6 if last else 0)
         if _SECONDS.fullmatch(value):
             return float(value)
         return datetime.fromisoformat(value).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise click.BadParameter(
-            f"{safe(value)!r} is no time; write 2026-01-31, 2026-01-31T18:30 or epoch seconds"
+            f"{safe(value)!r} is no time; write 2026-01-31, 2026-01-31T18:30, 2026 or epoch seconds"
         ) from error

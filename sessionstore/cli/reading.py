@@ -20,7 +20,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON docume
 
 @click.command("list")
 @click.option(
-    "--limit", default=20, show_default=True, type=click.IntRange(min=0), help="How many at most."
+    "--limit", default=20, show_default=True, type=output.Count(), help="How many at most."
 )
 @click.option(
     "--sort",
@@ -74,10 +74,10 @@ def list_sessions(
 
 @click.command()
 @click.argument("session")
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
+@click.option("--last", type=output.Count(least=1), metavar="N", help="Only the last N messages.")
 @click.option(
     "--around",
-    type=click.IntRange(min=1),
+    type=output.Count(least=1),
     metavar="ID",
     help="Only the message with this id and five before and after it.",
 )
@@ -112,9 +112,9 @@ def show(
             kept = db.get_messages_around(session_id, around)
             left_out = 0
         else:
-            messages = db.get_messages(session_id)
-            kept = messages[-last:] if last else messages
-            left_out = len(messages) - len(kept)
+            kept = db.get_messages(session_id, last=last)
+            # Others may undo some between the two.
+            left_out = max(db.message_count(session_id) - len(kept), 0) if last else 0
     if record is None:
         raise SessionNotFoundError(session_id, f"session {session_id} was deleted just now")
     if as_json:
@@ -147,7 +147,7 @@ def show(
     "--limit",
     default=20,
     show_default=True,
-    type=click.IntRange(min=0),
+    type=output.Count(),
     help="How many hits at most.",
 )
 @_as_json
@@ -168,7 +168,7 @@ def search(
     A term is found wherever it stands, in any script, punctuation and all; case and accents
     do not count. "a phrase", begin*, AND, OR and NOT do what they say. Write -- before a
     QUERY that begins with a dash. A TIME is an ISO date or time, local unless it names a
-    zone, or epoch seconds.
+    zone, a year, or epoch seconds.
     """
     with opened() as db:
         hits = db.search_messages(
@@ -180,9 +180,6 @@ def search(
             sort=cast("SearchSort", sort),
             limit=limit,
         )
-        trouble = db.search_index_trouble()
-    if trouble:
-        talk(f"Note: {trouble}")
     if as_json:
         write_json(hits)
     elif hits:
@@ -198,7 +195,7 @@ def search(
     "--days",
     default=14,
     show_default=True,
-    type=click.IntRange(min=0),
+    type=output.Count(),
     help="How many of the last days with a session.",
 )
 @_as_json

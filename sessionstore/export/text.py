@@ -45,7 +45,7 @@ def file_name(session_id: str, shown: str | None = None) -> str:
     """
     text = session_id if shown is None else shown
     name = _NOT_IN_NAMES.sub("_", text).strip("._-")[:_LONGEST_NAME]
-    if name == session_id and name == name.lower() and not _DEVICES.match(name):
+    if name and name == session_id and name == name.lower() and not _DEVICES.match(name):
         return name
     digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{name or 'session'}_{digest}" if not _DEVICES.match(name) else f"session_{digest}"

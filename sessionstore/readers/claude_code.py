@@ -23,7 +23,7 @@ from typing import Any
 from sessionstore.readers.draft import Draft, as_content, figure, plain
 from sessionstore.readers.history import History
 from sessionstore.readers.jsonl import LONGEST_BYTES, numbered_lines
-from sessionstore.readers.openai_items import tool_call
+from sessionstore.readers.kept import tool_call
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 # What names a session, the strongest last.
@@ -43,15 +43,15 @@ class ClaudeCode(History):
     program = "claude-code"
     pattern = "*.jsonl"
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path)
+    def __init__(self, path: str | os.PathLike[str], *, longest: int = LONGEST_BYTES) -> None:
+        super().__init__(path, longest=longest)
         # A summary may stand in another file than what it is about: uuid of a record to text.
         self._summaries: dict[str, str] = {}
 
     def sessions(self) -> Iterator[dict[str, Any]]:
         """Yield each session; those of subagents after the one that called them."""
         for file in super()._files():
-            self._summaries.update(_summaries_in(file))
+            self._summaries.update(_summaries_in(file, self.longest))
         used: set[str] = set()
         for session in super().sessions():
             used.update(row.get("platform_message_id", "") for row in session["messages"])
@@ -68,9 +68,9 @@ class ClaudeCode(History):
         yield from transcript.sessions()
 
 
-def _summaries_in(file: Path) -> Iterator[tuple[str, str]]:
+def _summaries_in(file: Path, longest: int) -> Iterator[tuple[str, str]]:
     with file.open("rb") as stream:
-        for _, line in numbered_lines(stream, str(file), LONGEST_BYTES):
+        for _, line in numbered_lines(stream, str(file), longest):
             if b'"summary"' not in line or b'"leafUuid"' not in line:
                 continue
             try:

@@ -24,7 +24,8 @@ from sessionstore.errors import ImportRejectedError
 from sessionstore.readers.database import opened, reading
 from sessionstore.readers.draft import Draft, figure, plain
 from sessionstore.readers.history import History
-from sessionstore.readers.openai_items import keep, message_of, tool_call
+from sessionstore.readers.kept import keep, tool_call
+from sessionstore.readers.openai_items import message_of
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 # What every message of LangChain says, also when it says nothing.

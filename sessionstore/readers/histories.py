@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-
 from sessionstore.readers.claude_code import ClaudeCode
 from sessionstore.readers.codex import Codex
 from sessionstore.readers.frameworks import LangChain, OpenAIAgents
 from sessionstore.readers.history import History
 
-HISTORIES: dict[str, Callable[[str | os.PathLike[str]], History]] = {
+HISTORIES: dict[str, type[History]] = {
     "claude-code": ClaudeCode,
     "codex": Codex,
     "openai-agents-sqlite": OpenAIAgents,

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sessionstore.errors import ImportRejectedError
-from sessionstore.readers.jsonl import UnreadableError, documents
+from sessionstore.readers.jsonl import LONGEST_BYTES, UnreadableError, documents
 
 
 class History:
     """The history of one program, at one place; gone through once.
+
+    Args:
+        path: A file, or a folder that is searched to its bottom.
+        longest: How many bytes a line may have.
 
     Attributes:
         current: The file that is being read.
@@ -25,8 +29,8 @@ class History:
     program: str
     pattern: str
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], *, longest: int = LONGEST_BYTES) -> None:
+        self.path, self.longest = Path(path), longest
         self.current = str(path)
         self.unkept: Counter[str] = Counter()
         self.other_files = 0
@@ -67,7 +71,9 @@ class History:
         def unfinished() -> None:
             self.unfinished.append(self.current)
 
-        for number, record in documents(stream, self.current, unfinished=unfinished):
+        for number, record in documents(
+            stream, self.current, longest=self.longest, unfinished=unfinished
+        ):
             if not isinstance(record, dict):
                 said = f"a record is an object, not {type(record).__name__}"
                 raise UnreadableError(self.current, number, said)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from sessionstore.errors import ImportRejectedError
+from sessionstore.export.text import one_line
 
 _MB = 10**6
 # A JSON value takes up to twenty times its text in memory, so this stays below some 2 GB.
-LONGEST_BYTES = 100 * _MB
+LONGEST_MB = 100
+LONGEST_BYTES = LONGEST_MB * _MB
 _SHOWN = 40
 _GZIP = b"\x1f\x8b"
 
@@ -35,9 +37,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object of its fields; of two with one name a parser would drop one unsaid."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        msg = f"an object has the field {twice[:_SHOWN]!r} twice"
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value] # None, so it goes on
+        msg = f"an object has the field {one_line(twice)[:_SHOWN]!r} twice"
         raise _TwiceError(msg)
     return fields
 
@@ -55,7 +57,8 @@ def numbered_lines(stream: BinaryIO, name: str, longest: int) -> Iterator[tuple[
     while line := stream.readline(longest + 1):
         number += 1
         if len(line) > longest and not line.endswith(b"\n"):
-            raise UnreadableError(name, number, f"it is longer than {longest // _MB:,} MB")
+            said = f"it is longer than {longest // _MB:,} MB; --longest-line allows more"
+            raise UnreadableError(name, number, said)
         yield number, line
 
 

@@ -10,28 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sessionstore.readers.kept import keep, tool_call
 from sessionstore.search.body import text_of
 
-_ROLES = ("user", "assistant", "system", "developer")
+ROLES = ("user", "assistant", "system", "developer")
 # Names and marks; not what people look for.
 _UNSAID = ("type", "id", "call_id", "status", "encrypted_content", "role", "phase")
-
-
-def keep(program: str, value: Any) -> list[Any]:
-    """Give what to store as the opaque items of a message, to find a value there again.
-
-    The column is for what only one program reads; the name of that program says which.
-    """
-    return [{"kept_for": program, "value": value}]
-
-
-def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """Give a tool call as the store's callers write it, and as its pages show it."""
-    return {
-        "id": call_id,
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
 
 
 def message_of(item: Mapping[str, Any], program: str, names: dict[str, str]) -> dict[str, Any]:
@@ -47,7 +31,7 @@ def message_of(item: Mapping[str, Any], program: str, names: dict[str, str]) -> 
     if isinstance(call_id, str) and isinstance(item.get("name"), str):
         names[call_id] = item["name"]
     if kind == "message" and isinstance(role, str) and role and _holds(item, "content"):
-        if list(item) == ["content", "role"] and isinstance(content, str) and role in _ROLES:
+        if list(item) == ["content", "role"] and isinstance(content, str) and role in ROLES:
             return {"role": role, "content": content}
         return {"role": role, "content": content, **_beside(item, "content", program)}
     if kind == "reasoning":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from sessionstore.codec import is_plain
+from sessionstore.errors import shown
 
 # SQLite's INTEGER and PostgreSQL's bigint: 64 bits with a sign.
 _LARGEST = 2**63 - 1
@@ -23,7 +25,7 @@ def required_text(name: str, value: object) -> str:
         raise ValueError(msg)
     text = optional_text(name, value)
     if text is None or not is_plain(text):
-        msg = f"{name} must not hold NUL or half a surrogate pair: {value!r}"
+        msg = f"{name} must not hold NUL or half a surrogate pair: {shown(value)}"
         raise ValueError(msg)
     return text
 
@@ -49,9 +51,20 @@ def plain_text(name: str, value: object) -> str | None:
     """
     text = optional_text(name, value)
     if text is not None and not is_plain(text):
-        msg = f"{name} must not hold NUL or half a surrogate pair: {value!r}"
+        msg = f"{name} must not hold NUL or half a surrogate pair: {shown(value)}"
         raise ValueError(msg)
     return text
+
+
+def mapping(name: str, value: object) -> None:
+    """Refuse what has no keys.
+
+    Raises:
+        TypeError: It is no mapping.
+    """
+    if not isinstance(value, Mapping):
+        msg = f"{name} must map texts to values, not be {type(value).__name__}"
+        raise TypeError(msg)
 
 
 def moment(name: str, value: Any) -> float:

@@ -224,12 +224,18 @@ def claim_deliveries(
 
 
 def settle_delivery(
-    connection: Connection, delivery_id: str, *, now: float, **changes: Any
+    connection: Connection, delivery_id: str, *, owner: str | None, now: float, **changes: Any
 ) -> bool:
-    """End the claim on a delivery; say whether it was still owed."""
+    """End the claim on a delivery; say whether it was still owed, and this owner's if one is named.
+
+    A lease that is over and was taken by nobody is still its owner's.
+    """
+    is_owed: ColumnElement[bool] = DELIVERIES.c.state.in_((PENDING, CLAIMED))
+    if owner is not None:
+        is_owed = (DELIVERIES.c.state == CLAIMED) & (DELIVERIES.c.claimed_by == owner)
     done = connection.execute(
         update(DELIVERIES)
-        .where(DELIVERIES.c.delivery_id == delivery_id, DELIVERIES.c.state.in_((PENDING, CLAIMED)))
+        .where(DELIVERIES.c.delivery_id == delivery_id, is_owed)
         .values(claimed_by=None, lease_expires_at=None, updated_at=now, **changes)
     )
     return done.rowcount > 0
@@ -274,9 +280,17 @@ def change_handoff(
     session_id: str,
     *,
     allowed: Sequence[str | None],
+    platform: str | None = None,
     **changes: str | None,
 ) -> bool:
     """Move a hand-over on if it stands where it may; say whether it did.
+
+    Args:
+        connection: An open transaction that writes.
+        session_id: The session.
+        allowed: The states it may stand in.
+        platform: Only one that goes there; None: wherever it goes.
+        changes: The new values by column.
 
     Raises:
         SessionNotFoundError: There is no such session.
@@ -285,6 +299,8 @@ def change_handoff(
     stands: ColumnElement[bool] = state.in_([each for each in allowed if each is not None])
     if None in allowed:
         stands = or_(stands, state.is_(None))
+    if platform is not None:
+        stands = stands & (SESSIONS.c.handoff_platform == platform)
     done = connection.execute(
         update(SESSIONS).where(SESSIONS.c.id == session_id, stands).values(**changes)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -14,6 +14,7 @@ from sqlalchemy import (
     insert,
     not_,
     select,
+    text,
     update,
 )
 
@@ -29,11 +30,12 @@ from sessionstore.codec import (
     encode_text,
     is_plain,
 )
-from sessionstore.errors import ConflictError, MessageNotFoundError, SessionNotFoundError
+from sessionstore.errors import ConflictError, MessageNotFoundError, SessionNotFoundError, shown
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import ConversationMessage, MessageRecord
 from sessionstore.repository import chains, checks, sessions
-from sessionstore.search import index_text
+from sessionstore.search import index_text, server_index
+from sessionstore.search.keys import keys_of_row
 
 _TEXTS = (
     "tool_name",
@@ -59,12 +61,16 @@ _OF_ASSISTANTS = (
 )
 
 # Built once: compiling them costs more than running them.
-_INSERT = insert(MESSAGES)
 # The same for SQLite's driver: by way of Core it takes twice as long.
 _STORED = (*_FIELDS, "content_encoding", "json_columns", "search_text")
 _encoded = operator.itemgetter(*_STORED)
 _INSERT_SQLITE = (
     f"INSERT INTO messages (session_id, {', '.join(_STORED)}) VALUES (?{', ?' * len(_STORED)})"
+)
+_INSERT = server_index.storing(("session_id", *_STORED))
+_INSERT_MANY = server_index.storing(("id", "session_id", *_STORED))
+_DRAW_IDS = text(
+    "SELECT nextval(pg_get_serial_sequence('messages', 'id')) FROM generate_series(1, :count)"
 )
 _COUNT_UP = (
     update(SESSIONS)
@@ -100,12 +106,15 @@ _LIVE = MESSAGES.c.active == 1
 _UNDONE = (MESSAGES.c.active == 0) & (MESSAGES.c.compacted == 0)
 
 
-def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
+def new_message(
+    message: Mapping[str, Any], *, now: float, on_server: bool = False
+) -> dict[str, Any]:
     """Check and encode a message to be stored, all columns but the session's id; no database.
 
     Args:
         message: The fields of `records.NewMessage`; `timestamp` absent or None means `now`.
         now: Epoch seconds.
+        on_server: It goes to a server: what the search index there needs comes with it.
 
     Raises:
         ValueError: An empty role, a time that is not finite, a number beyond 64 bits, a
@@ -136,7 +145,15 @@ def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
     values["search_text"] = index_text(
         values["content"], values["content_encoding"], values["tool_name"], values["tool_calls"]
     )
-    return values
+    return with_keys(values) if on_server else values
+
+
+def with_keys(row: dict[str, Any]) -> dict[str, Any]:
+    """Add to an encoded message, unless it has it, what the search index of a server needs."""
+    if "grams" in row:
+        return row
+    keys = keys_of_row(row["content"], row["content_encoding"], row["tool_name"], row["tool_calls"])
+    return row | server_index.as_parameters(keys)
 
 
 def calls_in(message: Mapping[str, Any]) -> int:
@@ -223,7 +240,7 @@ def without_what_is_stored(message: Mapping[str, Any], session_id: str) -> Mappi
     live = {"session_id": session_id, "active": True, "compacted": False}
     for name, value in live.items():
         if message.get(name, value) != value:
-            msg = f"{name} of a message to be stored is {value!r}, not {message[name]!r}"
+            msg = f"{name} of a message to be stored is {shown(value)}, not {shown(message[name])}"
             raise ValueError(msg)
     return {name: value for name, value in message.items() if name not in {"id", *live}}
 
@@ -259,11 +276,15 @@ def _insert(
         return [
             driver.execute(_INSERT_SQLITE, (session_id, *_encoded(row))).lastrowid for row in rows
         ]
-    ids: list[int] = []
-    for row in rows:
-        stored = connection.execute(_INSERT, {**row, "session_id": session_id})
-        (new_id,) = cast("tuple[int]", stored.inserted_primary_key)
-        ids.append(new_id)
+    values = [{**with_keys({**row}), "session_id": session_id} for row in rows]
+    if len(values) == 1:
+        return [connection.execute(_INSERT, values[0]).scalar_one()]
+    # With ids drawn before, all go to the server in one go, each a statement of its own.
+    ids = list(connection.execute(_DRAW_IDS, {"count": len(values)}).scalars())
+    if ids:
+        connection.execute(
+            _INSERT_MANY, [{**row, "id": each} for row, each in zip(values, ids, strict=True)]
+        )
     return ids
 
 
@@ -344,6 +365,35 @@ def clear(connection: Connection, session_id: str) -> int:
     return gone.rowcount
 
 
+def delete_one(
+    connection: Connection,
+    session_id: str,
+    message_id: int,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    calls: int,
+) -> bool:
+    """Delete a live message, and if it was there store encoded ones; say whether it was."""
+    live = (MESSAGES.c.session_id == session_id) & (MESSAGES.c.id == message_id) & _LIVE
+    found = connection.execute(
+        delete(MESSAGES).where(live).returning(MESSAGES.c.role, MESSAGES.c.tool_calls)
+    ).first()
+    if found is None:
+        return False
+    role, tool_calls = found
+    gone = calls_in({"role": role, "tool_calls": decode_json(tool_calls)})
+    connection.execute(
+        _COUNT_UP,
+        {
+            "of_session": session_id,
+            "more_messages": len(rows) - 1,
+            "more_calls": calls - gone,
+        },
+    )
+    _insert(connection, session_id, rows)
+    return True
+
+
 def archive_and_compact(
     connection: Connection,
     session_id: str,
@@ -392,7 +442,7 @@ def rewind(connection: Connection, session_id: str, message_id: int) -> int:
             message_id, f"session {session_id!r} has no live message {message_id}"
         )
     if role != "user":
-        msg = f"message {message_id} is of role {role!r}; rewind to a user message"
+        msg = f"message {message_id} is of role {shown(role)}; rewind to a user message"
         raise ValueError(msg)
     undone = connection.execute(
         update(MESSAGES)
@@ -406,6 +456,27 @@ def rewind(connection: Connection, session_id: str, message_id: int) -> int:
     )
     _recount(connection, session_id)
     return undone.rowcount
+
+
+def make_live(connection: Connection, session_id: str, live: Collection[int]) -> None:
+    """Make these messages of a session the live ones; any other live one is undone."""
+    held = set(
+        connection.execute(
+            select(MESSAGES.c.id).where(MESSAGES.c.session_id == session_id, _LIVE)
+        ).scalars()
+    )
+    change = (
+        update(MESSAGES)
+        .where(MESSAGES.c.id == bindparam("of_message"), MESSAGES.c.session_id == session_id)
+        .values(active=bindparam("is_active"), compacted=0)
+    )
+    changed = [(each, 0) for each in held.difference(live)]
+    changed += [(each, 1) for each in set(live) - held]
+    if changed:
+        connection.execute(
+            change, [{"of_message": each, "is_active": active} for each, active in changed]
+        )
+        _recount(connection, session_id)
 
 
 def restore(connection: Connection, session_id: str, since_id: int) -> int:
@@ -468,6 +539,20 @@ def listing(
         wanted = wanted.order_by(None).order_by(MESSAGES.c.id.desc()).limit(last)
     found = connection.execute(wanted, {"of_session": session_id}).all()
     return [record_of(row) for row in (found if last is None else reversed(found))]
+
+
+def find_by_platform_id(connection: Connection, platform_message_id: str) -> MessageRecord | None:
+    """Return the latest message with an outer id, or None.
+
+    Looks through the index of those ids, which begins with the session: some ms for 100,000.
+    """
+    has_it = MESSAGES.c.platform_message_id == platform_message_id
+    # The sum keeps SQLite from going through the messages themselves, from the last one back.
+    found = select(func.max(MESSAGES.c.id + 0)).where(
+        has_it, MESSAGES.c.platform_message_id.is_not(None)
+    )
+    row = connection.execute(_SELECT.where(MESSAGES.c.id == found.scalar_subquery())).first()
+    return None if row is None else record_of(row)
 
 
 def around(

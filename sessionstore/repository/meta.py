@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from sqlalchemy import Connection, Insert, select
+from sqlalchemy import Connection, Insert, select, update
 
+from sessionstore.errors import ConflictError
 from sessionstore.models import STATE_META
 from sessionstore.repository.dialects import insert_into
 
@@ -20,6 +21,23 @@ def get(connection: Connection, key: str) -> str | None:
 def put(connection: Connection, key: str, value: str | None) -> None:
     """Set a value, whether or not there was one."""
     connection.execute(_upsert(connection.dialect.name), {"key": key, "value": value})
+
+
+def exchange(connection: Connection, key: str, before: str | None, after: str) -> None:
+    """Set a value that has to be `before` until now, None for absent.
+
+    Raises:
+        ConflictError: It is another.
+    """
+    if before is None:
+        made = insert_into(STATE_META, connection.dialect.name).on_conflict_do_nothing()
+        done = connection.execute(made, {"key": key, "value": after})
+    else:
+        held = (STATE_META.c.key == key) & (STATE_META.c.value == before)
+        done = connection.execute(update(STATE_META).where(held).values(value=after))
+    if done.rowcount == 0:
+        msg = f"the value {key!r} was changed meanwhile; nothing was written. Read it again"
+        raise ConflictError(msg)
 
 
 @functools.cache

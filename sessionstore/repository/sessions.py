@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from sessionstore.codec import as_number, as_text, decode_json, encode_json
-from sessionstore.errors import ConflictError, SessionNotFoundError
+from sessionstore.errors import ConflictError, SessionNotFoundError, shown
 from sessionstore.models import COMPRESSION_LOCKS, MESSAGES, SESSIONS, SYSTEM_PROMPTS
 from sessionstore.records import SessionRecord
 from sessionstore.repository import chains, checks, prompts, titles
@@ -117,10 +117,10 @@ def new_session(
         TypeError: A field is not what it must be.
     """
     if parent_session_id is not None and parent_session_id == session_id:
-        msg = f"session {session_id!r} cannot be its own parent"
+        msg = f"session {shown(session_id)} cannot be its own parent"
         raise ValueError(msg)
     if relation is not None and relation not in RELATIONS:
-        msg = f"relation must be one of {', '.join(RELATIONS)}, not {relation!r}"
+        msg = f"relation must be one of {', '.join(RELATIONS)}, not {shown(relation)}"
         raise ValueError(msg)
     prompt = checks.plain_text("system_prompt", system_prompt)
     return {
@@ -277,6 +277,35 @@ def require(connection: Connection, session_id: str) -> None:
     """
     if not exists(connection, session_id):
         raise SessionNotFoundError(session_id)
+
+
+def exchange_config(
+    connection: Connection, session_id: str, before: str | None, after: str | None
+) -> None:
+    """Set a session's config, encoded, that has to be `before` until now.
+
+    Raises:
+        SessionNotFoundError: There is no such session.
+        ConflictError: It is another.
+    """
+    of_session = SESSIONS.c.id == session_id
+    held = connection.execute(
+        select(SESSIONS.c.model_config).where(of_session).with_for_update()
+    ).first()
+    if held is None:
+        raise SessionNotFoundError(session_id)
+    (stored,) = held
+    # What another program wrote may be spaced otherwise.
+    if stored != before and (
+        None in (stored, before) or decode_json(stored) != decode_json(before)
+    ):
+        msg = (
+            f"the config of session {session_id} was changed meanwhile; nothing was written. "
+            "Read it again"
+        )
+        raise ConflictError(msg)
+    if stored != after:
+        connection.execute(update(SESSIONS).where(of_session).values(model_config=after))
 
 
 def find(connection: Connection, session_id: str) -> SessionRecord | None:

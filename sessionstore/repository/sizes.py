@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from sessionstore.records import DayUsage, FileSizes, SourceUsage, UsageSums
+from sessionstore.repository.sums import halves, whole
 
 _SUMMED = (
     "input_tokens",
@@ -20,11 +22,11 @@ _COSTS = ("actual_cost_usd", "estimated_cost_usd")
 _SUMS = ", ".join(
     (
         "count(*)",
-        *(f"coalesce(sum({name}), 0)" for name in _SUMMED),
+        *(halves(name) for name in _SUMMED),
         *(f"sum({name}), count({name})" for name in _COSTS),
     )
 )
-_TOKENS = "coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0)"
+_TOKENS = f"{halves('input_tokens')}, {halves('output_tokens')}"
 
 # Which table's pages, and its indexes', belong to which part; all else is `other`.
 _PARTS = {
@@ -39,8 +41,8 @@ _INDEXES = {"messages_fts_trigram": "trigram_index", "messages_fts": "word_index
 def usage_sums(connection: Connection) -> UsageSums:
     """Add up what all sessions used, and count the live messages."""
     count, *figures = connection.execute(text(f"SELECT {_SUMS} FROM sessions")).one()
-    tokens = dict(zip(_SUMMED, figures, strict=False))
-    costs = figures[len(_SUMMED) :]
+    tokens = {name: whole(*figures[2 * at : 2 * at + 2]) for at, name in enumerate(_SUMMED)}
+    costs = figures[2 * len(_SUMMED) :]
     by_source = connection.execute(
         text(
             f"SELECT source, count(*), {_TOKENS} FROM sessions "
@@ -60,8 +62,10 @@ def usage_sums(connection: Connection) -> UsageSums:
                 for at, name in enumerate(_COSTS)
             },
             "sources": [
-                SourceUsage(source=source or "unknown", sessions=sessions, total_tokens=used)
-                for source, sessions, used in by_source
+                SourceUsage(
+                    source=source or "unknown", sessions=sessions, total_tokens=_tokens(used)
+                )
+                for source, sessions, *used in by_source
             ],
         },
     )
@@ -80,18 +84,28 @@ def usage_by_day(connection: Connection, offset_s: int) -> list[DayUsage]:
         day = "date(started_at + :offset, 'unixepoch')"
     found = connection.execute(
         text(
-            f"SELECT {day}, count(*), coalesce(sum(message_count), 0), {_TOKENS}, "
+            f"SELECT {day}, count(*), {halves('message_count')}, {_TOKENS}, "
             "sum(coalesce(actual_cost_usd, estimated_cost_usd)), "
             "count(coalesce(actual_cost_usd, estimated_cost_usd)) "
             "FROM sessions GROUP BY 1 ORDER BY 1"
         ),
         {"offset": offset_s},
     )
-    names = DayUsage.__annotations__
     return [
-        cast("DayUsage", dict(zip(names, (row[0] or "unknown", *row[1:]), strict=True)))
-        for row in found
+        DayUsage(
+            day=named or "unknown",
+            sessions=sessions,
+            messages=whole(*figures[:2]),
+            total_tokens=_tokens(figures[2:6]),
+            cost_usd=cost,
+            known_sessions=known,
+        )
+        for named, sessions, *figures, cost, known in found
     ]
+
+
+def _tokens(halves_of_both: Sequence[Any]) -> int:
+    return whole(*halves_of_both[:2]) + whole(*halves_of_both[2:])
 
 
 def file_sizes(connection: Connection) -> FileSizes | None:

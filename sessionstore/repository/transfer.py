@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
 
-from sessionstore.errors import ImportRejectedError
+from sessionstore.errors import ImportRejectedError, shown
 from sessionstore.models import MESSAGES, MODEL_USAGE, SESSIONS
 from sessionstore.records import (
     ExportedSession,
@@ -18,6 +18,7 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.repository import checks, messages, prompts, sessions, titles, usage
+from sessionstore.search import server_index
 
 _AT_ONCE = 500
 
@@ -172,7 +173,7 @@ def _prepared_message(given: Any, session_id: str) -> dict[str, Any]:
     _refuse_unknown("a message", given, MessageRecord.__annotations__.keys())
     of = given.get("session_id", session_id)
     if of != session_id:
-        msg = f"a message of session {of!r} stands in session {session_id!r}"
+        msg = f"a message of session {shown(of)} stands in session {shown(session_id)}"
         raise ValueError(msg)
     apart = {"id", "session_id", *_MESSAGE_STATES}
     fields = {name: value for name, value in given.items() if name not in apart}
@@ -233,7 +234,7 @@ def _refuse_unknown(what: str, given: Mapping[Any, Any], known: Any) -> None:
 def _flag(name: str, value: Any) -> bool:
     if value in (True, False):
         return bool(value)
-    msg = f"{name} must be true or false, not {value!r}"
+    msg = f"{name} must be true or false, not {shown(value)}"
     raise TypeError(msg)
 
 
@@ -398,9 +399,13 @@ def _insert_session(
         }
         for row in new.messages
     ]
-    if rows:
+    if rows and connection.dialect.name == "sqlite":
         connection.execute(_INSERT_MESSAGE, rows)
-        if keep_ids and connection.dialect.name == "postgresql":
+    elif rows:
+        connection.execute(
+            server_index.storing(tuple(rows[0])), [messages.with_keys(row) for row in rows]
+        )
+        if keep_ids:
             connection.execute(_MOVE_SEQUENCE)
     if new.usage:
         connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in new.usage])

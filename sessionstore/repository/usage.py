@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import BigInteger, Connection, Double, func, insert, select, update
+from sqlalchemy import Connection, Double, func, insert, select, text, update
 from sqlalchemy import cast as cast_sql
 
 from sessionstore.models import MODEL_USAGE, SESSIONS
 from sessionstore.records import ModelUsage, ModelUsageLine, TokenTotals
 from sessionstore.repository import checks, sessions
+from sessionstore.repository.sums import halves, whole
 
 COUNTERS = (
     "input_tokens",
@@ -134,39 +135,48 @@ def _take_from_others(
             return
 
 
+_KEY = ("model", "billing_provider", "task")
+_BY_MODEL = ", ".join(
+    (
+        *(f"u.{name}" for name in _KEY),
+        *(halves(f"u.{name}") for name in COUNTERS),
+        *(f"sum(u.{name})" for name in COSTS),
+        "count(DISTINCT u.session_id)",
+        "min(u.first_seen)",
+        "max(u.last_seen)",
+    )
+)
+
+
 def by_model(
     connection: Connection, session_id: str | None, source: str | None
 ) -> list[ModelUsage]:
     """Add up what was used of each model, most tokens first; ties by name."""
-    # PostgreSQL sums whole numbers up to a decimal one.
-    total = func.sum(MODEL_USAGE.c.input_tokens + MODEL_USAGE.c.output_tokens).cast(BigInteger)
-    used = (
-        select(
-            MODEL_USAGE.c.model,
-            MODEL_USAGE.c.billing_provider,
-            MODEL_USAGE.c.task,
-            *(func.sum(MODEL_USAGE.c[name]).cast(BigInteger) for name in COUNTERS),
-            *(func.sum(MODEL_USAGE.c[name]) for name in COSTS),
-            total,
-            func.count(MODEL_USAGE.c.session_id.distinct()),
-            func.min(MODEL_USAGE.c.first_seen),
-            func.max(MODEL_USAGE.c.last_seen),
-        )
-        .group_by(MODEL_USAGE.c.model, MODEL_USAGE.c.billing_provider, MODEL_USAGE.c.task)
-        .order_by(
-            total.desc(), MODEL_USAGE.c.model, MODEL_USAGE.c.billing_provider, MODEL_USAGE.c.task
-        )
-    )
-    if session_id is not None:
-        used = used.where(MODEL_USAGE.c.session_id == session_id)
+    asked = f"SELECT {_BY_MODEL} FROM session_model_usage u"
     if source is not None:
-        used = used.join(SESSIONS, SESSIONS.c.id == MODEL_USAGE.c.session_id).where(
-            SESSIONS.c.source == source
-        )
-    names = ModelUsage.__annotations__
-    return [
-        cast("ModelUsage", dict(zip(names, row, strict=True))) for row in connection.execute(used)
-    ]
+        asked += " JOIN sessions s ON s.id = u.session_id AND s.source = :source"
+    if session_id is not None:
+        asked += " WHERE u.session_id = :session_id"
+    given = {"source": source, "session_id": session_id}
+    found = connection.execute(
+        text(f"{asked} GROUP BY u.model, u.billing_provider, u.task"),
+        {name: value for name, value in given.items() if value is not None},
+    )
+    return sorted(map(_model_usage, found), key=_most_tokens_first)
+
+
+def _model_usage(row: Sequence[Any]) -> ModelUsage:
+    keys, rest = row[: len(_KEY)], row[len(_KEY) :]
+    sums = [whole(*rest[2 * at : 2 * at + 2]) for at in range(len(COUNTERS))]
+    used = dict(zip(COUNTERS, sums, strict=True))
+    costs_and_times = rest[2 * len(COUNTERS) :]
+    total = used["input_tokens"] + used["output_tokens"]
+    values = (*keys, *sums, *costs_and_times[: len(COSTS)], total, *costs_and_times[len(COSTS) :])
+    return cast("ModelUsage", dict(zip(ModelUsage.__annotations__, values, strict=True)))
+
+
+def _most_tokens_first(used: ModelUsage) -> tuple[int, str, str, str]:
+    return -used["total_tokens"], used["model"], used["billing_provider"], used["task"]
 
 
 def lines_of(connection: Connection, session_id: str) -> list[ModelUsageLine]:

@@ -239,7 +239,7 @@ def _walk(
     with reporting_errors(database.location):
         # Whoever does the next revision may need long for it, and the others wait for that.
         patient = retrying(settings, patience_s=settings.upgrade_patience_s)
-        while (revision := patient(step)()) is not None:
+        while (revision := patient(database.queue.run)(step)) is not None:
             done.append(revision)
             if progress:
                 progress(revision)

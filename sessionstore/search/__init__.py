@@ -11,12 +11,14 @@ from typing import get_args
 
 from sqlalchemy import Connection
 
+from sessionstore.errors import shown
 from sessionstore.records import SearchHit, SearchSort
-from sessionstore.search import index, sqlite
+from sessionstore.search import index, postgres, sqlite
 from sessionstore.search.body import index_text, searchable_text, text_of
 from sessionstore.search.fold import fold
 from sessionstore.search.hits import load_hits
 from sessionstore.search.query import parse
+from sessionstore.search.reading import Page
 from sessionstore.search.scope import Scope
 
 __all__ = [
@@ -74,7 +76,7 @@ def search_messages(
         msg = f"a query is a text, not {type(query).__name__}"
         raise TypeError(msg)
     if sort not in get_args(SearchSort):
-        msg = f"{sort!r} is no order; write rank, newest or oldest"
+        msg = f"{shown(sort)} is no order; write rank, newest or oldest"
         raise ValueError(msg)
     scope = Scope.of(
         source_filter=source_filter,
@@ -86,7 +88,7 @@ def search_messages(
         until=until,
         include_inactive=include_inactive,
     )
-    page = sqlite.Page(
+    page = Page(
         limit=_count("limit", limit),
         offset=_count("offset", offset),
         per_session=None if per_session is None else _count("per_session", per_session, least=1),
@@ -94,7 +96,8 @@ def search_messages(
     tree = parse(query)
     if tree is None:
         return []
-    ids = sqlite.find(connection, tree, scope, sort, page)
+    back_end = sqlite if connection.dialect.name == "sqlite" else postgres
+    ids = back_end.find(connection, tree, scope, sort, page)
     return load_hits(connection, tree, ids, include_inactive=include_inactive)
 
 

@@ -31,7 +31,8 @@ def load_hits(
     """Load messages of these ids, in this order, with their neighbours; two statements."""
     if not ids:
         return []
-    wanted = _statement(include_inactive=include_inactive)
+    on_server = connection.dialect.name != "sqlite"
+    wanted = _statement(include_inactive=include_inactive, on_server=on_server)
     rows: dict[int, _Row] = {row.id: row for row in connection.execute(wanted, {"ids": ids})}
     beside = {each for row in rows.values() for each in (row.before_id, row.after_id)}
     beside -= {None, *rows}
@@ -44,7 +45,7 @@ def load_hits(
 
 
 @cache
-def _statement(*, include_inactive: bool) -> Select[*tuple[Any, ...]]:
+def _statement(*, include_inactive: bool, on_server: bool) -> Select[*tuple[Any, ...]]:
     message, session = MESSAGES.c, SESSIONS.c
     return (
         select(
@@ -60,18 +61,27 @@ def _statement(*, include_inactive: bool) -> Select[*tuple[Any, ...]]:
             session.model,
             session.title,
             session.started_at,
-            _neighbour(include_inactive=include_inactive, before=True).label("before_id"),
-            _neighbour(include_inactive=include_inactive, before=False).label("after_id"),
+            _neighbour(include_inactive=include_inactive, before=True, on_server=on_server).label(
+                "before_id"
+            ),
+            _neighbour(include_inactive=include_inactive, before=False, on_server=on_server).label(
+                "after_id"
+            ),
         )
         .join(SESSIONS, session.id == message.session_id)
         .where(message.id.in_(bindparam("ids", expanding=True)))
     )
 
 
-def _neighbour(*, include_inactive: bool, before: bool) -> ColumnElement[int | None]:
+def _neighbour(
+    *, include_inactive: bool, before: bool, on_server: bool
+) -> ColumnElement[int | None]:
     """Give the id of the message next to one, in its session."""
     near, message = MESSAGES.alias("near"), MESSAGES.c
-    nearest = func.max(near.c.id) if before else func.min(near.c.id)
+    # A server would look for the highest id of a session by going through all ids, which for
+    # the first message of one are all there are; for that of an expression it reads the session.
+    key = near.c.id + 0 if on_server else near.c.id
+    nearest = func.max(key) if before else func.min(key)
     side = near.c.id < message.id if before else near.c.id > message.id
     # By id the neighbour is mostly one step away, while the index on sessions would be read
     # through for all of a session. The concatenation keeps the planner from that index.

@@ -1,4 +1,6 @@
-"""The search index of a SQLite store: what state it is in, filling it, curing it.
+"""The search index of a store: what state it is in, filling it, curing it.
+
+That of a server is in `server_index`; this is SQLite's, and the way to either.
 
 It is derived from messages and never the authority. A large file is indexed in steps, each a
 transaction, newest message first: messages below the id that stands in `state_meta` are not
@@ -16,6 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
+from sessionstore.search import server_index
 from sessionstore.search.body import index_text
 from sessionstore.search.definitions import FULL_TEXT, INDEXED_FROM, TABLES, TRIGGERS
 
@@ -57,19 +60,17 @@ class IndexState:
 def state(connection: Connection) -> IndexState:
     """Say what state the index is in; one statement, which looks into no index."""
     if connection.dialect.name != "sqlite":
-        return IndexState(whole=False, indexed_from=None)
+        return IndexState(server_index.is_whole(connection), indexed_from=None)
     there, indexed_from = connection.exec_driver_sql(_STATE).one()
     return IndexState(there == len(_NAMES), indexed_from)
 
 
 def trouble(connection: Connection) -> str | None:
     """Say in one sentence why the index cannot be used; None: it can, as far as it is filled."""
-    if connection.dialect.name != "sqlite":
-        return None
     reason = None
     if not state(connection).whole:
         reason = "a part of it is missing"
-    else:
+    elif connection.dialect.name == "sqlite":
         try:
             for table in FULL_TEXT:
                 probe = f"SELECT rowid FROM {table} WHERE {table} MATCH '\"aaa\"' LIMIT 1"
@@ -111,6 +112,8 @@ def left(connection: Connection) -> int:
     now = state(connection)
     if not now.whole:
         return 0
+    if connection.dialect.name != "sqlite":
+        return server_index.left(connection)
     return int(connection.execute(_LEFT, {"indexed_from": now.indexed_from}).scalar_one())
 
 
@@ -119,6 +122,8 @@ def has_work(connection: Connection) -> bool:
     now = state(connection)
     if not now.whole:
         return False
+    if connection.dialect.name != "sqlite":
+        return server_index.has_work(connection)
     return now.indexed_from is not None or bool(connection.execute(_PENDING, {"most": 1}).first())
 
 
@@ -133,6 +138,8 @@ def step(connection: Connection, *, messages: int, characters: int) -> int:
     now = state(connection)
     if not now.whole:
         return 0
+    if connection.dialect.name != "sqlite":
+        return server_index.step(connection, messages=messages, characters=characters)
     waiting = connection.execute(_PENDING, {"most": messages}).scalars().all()
     if waiting:
         return len(_read_again(connection, waiting, characters))
@@ -206,13 +213,13 @@ def _kept_triggers(connection: Connection) -> list[str]:
 def rebuild(connection: Connection) -> None:
     """Make the search index anew and empty, within a write transaction; `step` fills it.
 
-    Works on what is damaged and on what is missing, since all of it is dropped first. On
-    PostgreSQL there is nothing to make: its indexes are kept by the server.
+    Works on what is damaged and on what is missing, since all of it is dropped first.
 
     Raises:
         DBAPIError: This SQLite cannot make such tables, or writing failed.
     """
     if connection.dialect.name != "sqlite":
+        server_index.rebuild(connection)
         return
     suspend(connection)
     found = connection.exec_driver_sql("SELECT name FROM sqlite_master")
@@ -255,7 +262,11 @@ def optimize(connection: Connection) -> None:
     Raises:
         DBAPIError: It is damaged, or writing failed.
     """
-    if state(connection).whole:
+    if not state(connection).whole:
+        return
+    if connection.dialect.name != "sqlite":
+        server_index.optimize(connection)
+    else:
         for table in FULL_TEXT:
             # https://www.sqlite.org/fts5.html#the_optimize_command
             connection.exec_driver_sql(f"INSERT INTO {table}({table}) VALUES('optimize')")
@@ -270,7 +281,7 @@ def findings(connection: Connection, *, compare: bool) -> list[str]:
             for a write, though nothing is changed.
     """
     if connection.dialect.name != "sqlite":
-        return []
+        return server_index.findings(connection, compare=compare)
     listed = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master")
     there: dict[str, str] = dict(tuple(row) for row in listed)
     found = [f"{name} is missing" for name in _NAMES if name not in there]

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from sqlalchemy import ColumnElement, FromClause, or_
 
+from sessionstore.errors import shown
 from sessionstore.models import MESSAGES, SESSIONS
 
 
@@ -102,7 +103,7 @@ def visible(messages: FromClause, *, include_inactive: bool) -> list[ColumnEleme
 
 def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
     if isinstance(given, str | bytes):
-        msg = f"{name} takes a list of texts, not one text; write [{given!r}]"
+        msg = f"{name} takes a list of texts, not one text; write [{shown(given)}]"
         raise TypeError(msg)
     listed = tuple(given)
     for each in listed:

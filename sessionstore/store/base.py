@@ -8,7 +8,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, TypeVarTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -16,12 +16,14 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sessionstore import schema, search
 from sessionstore.engine import Location, locate, reporting_errors
 from sessionstore.errors import StoreClosedError, StoreUnavailableError
+from sessionstore.forking import forked
 from sessionstore.retry import OtherThreadsError, retrying
 from sessionstore.settings import StoreSettings
 from sessionstore.store.arguments import checked
 from sessionstore.turns import Turn
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 logger = logging.getLogger("sessionstore")
 
@@ -76,6 +78,11 @@ class StoreBase:
         """Whether the store was opened only to read."""
         return self._database.read_only
 
+    @property
+    def settings(self) -> StoreSettings:
+        """What was tuned about the store."""
+        return self._settings
+
     def __enter__(self) -> Self:
         """Use the store until the end of the block."""
         return self
@@ -98,9 +105,19 @@ class StoreBase:
         if self._closed:
             return
         self._closed = True
-        if self._writes:
-            self._checkpoint("TRUNCATE")
-        self._database.close()
+        if self._database.inherited:
+            return
+        try:
+            with self._writer.taken(self._settings.busy_timeout_s):
+                if self._writes:
+                    self._database.queue.run(self._checkpoint_in_turn, "TRUNCATE")
+                self._database.close()
+        except OtherThreadsError as error:
+            logger.debug("%s: the thread that writes closes it: %s", self._location, error)
+
+    @property
+    def _on_server(self) -> bool:
+        return self._location.path is None
 
     def _now(self) -> float:
         return self._settings.clock()
@@ -119,9 +136,6 @@ class StoreBase:
             raise StoreUnavailableError(msg)
         with reporting_errors(self._location):
             result = self._write_with_retry(unit)
-        self._writes += 1
-        if self._writes % self._settings.checkpoint_every_writes == 0:
-            self._checkpoint("PASSIVE")
         if self._writes >= self._next_indexing:
             self._next_indexing = self._writes + (
                 _INDEX_EVERY_WRITES if self._index_some() else _LOOK_EVERY_WRITES
@@ -130,13 +144,19 @@ class StoreBase:
 
     def _write_once(self, unit: Callable[[Connection], T]) -> T:
         # A turn that is not had is one attempt, as long as the database's own wait.
-        with self._writer.taken(self._settings.busy_timeout_s):
-            try:
-                return self._database.write(unit)
-            except (DBAPIError, sqlite3.Error) as error:
-                if not search.index.may_be_index_trouble(error):
-                    raise
-                return self._write_without_index(unit, error)
+        return self._alone(self._write_in_turn, unit)
+
+    def _write_in_turn(self, unit: Callable[[Connection], T]) -> T:
+        try:
+            result = self._database.write(unit)
+        except (DBAPIError, sqlite3.Error) as error:
+            if not search.index.may_be_index_trouble(error):
+                raise
+            result = self._write_without_index(unit, error)
+        self._writes += 1
+        if self._writes % self._settings.checkpoint_every_writes == 0:
+            self._checkpoint_in_turn("PASSIVE")
+        return result
 
     def _write_without_index(
         self, unit: Callable[[Connection], T], error: DBAPIError | sqlite3.Error
@@ -170,13 +190,15 @@ class StoreBase:
 
         Never raises.
         """
-        if self._location.path is None or self._completing:
+        if self._completing:
             return False
         try:
             with self._writer.taken(0.0):
                 if not self._database.read(search.index.has_work):
                     return False
-                self._database.write(lambda db: search.index.step(db, **_INDEX_STEP))
+                self._database.queue.run(
+                    self._database.write, lambda db: search.index.step(db, **_INDEX_STEP)
+                )
         except (SQLAlchemyError, sqlite3.Error, OtherThreadsError) as error:
             # What is not indexed yet is found by reading it; the next step tries again.
             logger.debug("%s: indexing put off: %s", self._location, error)
@@ -189,15 +211,26 @@ class StoreBase:
             msg = f"{self._location} was opened read-only; open it without read_only to write"
             raise StoreUnavailableError(msg)
 
-        def alone() -> T:
-            with self._writer.taken(self._settings.busy_timeout_s):
-                return self._database.outside_transaction(unit)
-
         with reporting_errors(self._location):
-            return retrying(self._settings)(alone)()
+            return retrying(self._settings)(self._alone)(self._database.outside_transaction, unit)
+
+    def _alone(self, call: Callable[[*Ts], T], /, *args: *Ts) -> T:
+        """Call a function when no other thread writes, nor any other process that queues."""
+        with self._writer.taken(self._settings.busy_timeout_s):
+            try:
+                return self._database.queue.run(call, *args)
+            finally:
+                if self._closed:
+                    self._database.close()
 
     def _checkpoint(self, mode: str) -> None:
         """Move the write-ahead log into the file, as far as others let it; never raises."""
+        try:
+            self._alone(self._checkpoint_in_turn, mode)
+        except OtherThreadsError as error:
+            logger.debug("%s: checkpoint put off: %s", self._location, error)
+
+    def _checkpoint_in_turn(self, mode: str) -> None:
         if self._location.path is None:
             return
         try:
@@ -209,6 +242,8 @@ class StoreBase:
             logger.debug("%s: checkpoint put off: %s", self._location, error)
 
     def _require_open(self) -> None:
+        if self._database.queue.forgotten:
+            raise forked(self._location)
         if self._closed:
             msg = f"{self._location} was closed; open it again"
             raise StoreClosedError(msg)

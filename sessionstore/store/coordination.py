@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sessionstore.codec import encode_json
+from sessionstore.errors import shown
 from sessionstore.records import Delivery, Handoff, SessionRecord
 from sessionstore.repository import checks, coordination
 from sessionstore.store.base import StoreBase
@@ -67,6 +68,7 @@ class CoordinationCalls(StoreBase):
     def replace_gateway_routes(self, scope: str, entries: Mapping[str, Any]) -> None:
         """Put new routes in the place of all of a scope, in one step."""
         of_scope, now = checks.required_text("scope", scope), self._now()
+        checks.mapping("entries", entries)
         encoded = {_key(session_key): _json(entry) for session_key, entry in entries.items()}
         self._write(lambda db: coordination.replace_routes(db, of_scope, encoded, now=now))
 
@@ -123,17 +125,29 @@ class CoordinationCalls(StoreBase):
             )
         )
 
-    def complete_delivery(self, delivery_id: str) -> bool:
-        """Say that a delivery arrived; return whether it was still owed."""
-        now = self._now()
+    def complete_delivery(self, delivery_id: str, *, owner: str | None = None) -> bool:
+        """Say that a delivery arrived; return whether it was still owed.
+
+        Args:
+            delivery_id: The delivery.
+            owner: Who says so, as in `claim_deliveries`: False, and nothing is changed, where
+                it is not, or no longer, this owner's, as when the lease was over and another
+                took it. None: whoever has it.
+        """
+        now, named = self._now(), checks.optional_text("owner", owner)
         return self._write(
             lambda db: coordination.settle_delivery(
-                db, delivery_id, now=now, state=coordination.DELIVERED
+                db, delivery_id, owner=named, now=now, state=coordination.DELIVERED
             )
         )
 
     def fail_delivery(
-        self, delivery_id: str, error: str | None = None, retry_at: float | None = None
+        self,
+        delivery_id: str,
+        error: str | None = None,
+        retry_at: float | None = None,
+        *,
+        owner: str | None = None,
     ) -> bool:
         """Say that a delivery did not arrive; return whether it was still owed.
 
@@ -141,8 +155,9 @@ class CoordinationCalls(StoreBase):
             delivery_id: The delivery.
             error: What went wrong.
             retry_at: Epoch seconds from which it may be claimed again; None gives it up.
+            owner: Who says so; see `complete_delivery`.
         """
-        now = self._now()
+        now, named = self._now(), checks.optional_text("owner", owner)
         changes: dict[str, Any] = {"last_error": _told(error)}
         if retry_at is None:
             changes["state"] = coordination.FAILED
@@ -152,7 +167,9 @@ class CoordinationCalls(StoreBase):
                 "available_at": checks.moment("retry_at", retry_at),
             }
         return self._write(
-            lambda db: coordination.settle_delivery(db, delivery_id, now=now, **changes)
+            lambda db: coordination.settle_delivery(
+                db, delivery_id, owner=named, now=now, **changes
+            )
         )
 
     def list_deliveries(self, state: str | None = None) -> list[Delivery]:
@@ -162,7 +179,8 @@ class CoordinationCalls(StoreBase):
             ValueError: It is no such state.
         """
         if state is not None and state not in coordination.DELIVERY_STATES:
-            msg = f"state must be one of {', '.join(coordination.DELIVERY_STATES)}, not {state!r}"
+            states = ", ".join(coordination.DELIVERY_STATES)
+            msg = f"state must be one of {states}, not {shown(state)}"
             raise ValueError(msg)
         return self._read(lambda db: coordination.list_deliveries(db, state))
 
@@ -202,34 +220,47 @@ class CoordinationCalls(StoreBase):
             )
         )
 
-    def complete_handoff(self, session_id: str) -> bool:
+    def complete_handoff(self, session_id: str, *, platform: str | None = None) -> bool:
         """Say that the session goes on elsewhere; return whether a hand-over was under way.
+
+        Args:
+            session_id: The session.
+            platform: Where it goes on, as in `request_handoff`: False, and nothing is changed,
+                where by now it is asked for elsewhere. None: wherever it was asked for.
 
         Raises:
             SessionNotFoundError: There is no such session.
         """
+        to = checks.optional_text("platform", platform)
         return self._write(
             lambda db: coordination.change_handoff(
                 db,
                 session_id,
                 allowed=(coordination.PENDING, coordination.RUNNING),
+                platform=to,
                 handoff_state=coordination.COMPLETED,
                 handoff_error=None,
             )
         )
 
-    def fail_handoff(self, session_id: str, error: str) -> bool:
+    def fail_handoff(self, session_id: str, error: str, *, platform: str | None = None) -> bool:
         """Say why a hand-over failed; return whether one was under way.
+
+        Args:
+            session_id: The session.
+            error: What went wrong.
+            platform: Where it did not go on; see `complete_handoff`.
 
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        said = _told(error)
+        said, to = _told(error), checks.optional_text("platform", platform)
         return self._write(
             lambda db: coordination.change_handoff(
                 db,
                 session_id,
                 allowed=(coordination.PENDING, coordination.RUNNING),
+                platform=to,
                 handoff_state=coordination.FAILED,
                 handoff_error=said,
             )

@@ -14,7 +14,7 @@ from typing import Any, Literal, Unpack
 from sqlalchemy import Connection
 
 from sessionstore import search
-from sessionstore.errors import SessionStoreError, StoreBusyError
+from sessionstore.errors import SessionStoreError, StoreBusyError, shown
 from sessionstore.records import (
     ExportedSession,
     FilterFields,
@@ -180,7 +180,7 @@ class KeepingCalls(StoreBase):
                 names its number, from 1.
         """
         if on_conflict not in ("skip", "extend"):
-            msg = f"on_conflict can be skip or extend, not {on_conflict!r}"
+            msg = f"on_conflict can be skip or extend, not {shown(on_conflict)}"
             raise ValueError(msg)
         with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES, "w+", encoding="utf-8") as spool:
             for number, given in enumerate(exported, start=1):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
 from sessionstore import search
+from sessionstore.codec import encode_json
 from sessionstore.errors import ConflictError
 from sessionstore.records import (
     Content,
@@ -17,7 +18,7 @@ from sessionstore.records import (
     SearchHit,
     SearchSort,
 )
-from sessionstore.repository import checks, coordination, messages
+from sessionstore.repository import checks, coordination, messages, meta, sessions
 from sessionstore.store.base import StoreBase
 
 
@@ -88,7 +89,7 @@ class MessageCalls(StoreBase):
             "platform_message_id": platform_message_id,
             "timestamp": timestamp,
         }
-        row = messages.new_message(message, now=self._now())
+        row = messages.new_message(message, now=self._now(), on_server=self._on_server)
         calls = messages.calls_in(message)
         return self._write(lambda db: messages.append(db, session_id, [row], calls=calls)[0])
 
@@ -103,6 +104,49 @@ class MessageCalls(StoreBase):
         """
         _, rows, calls = self._encoded(session_id, new_messages)
         return self._write(lambda db: messages.append(db, session_id, rows, calls=calls))
+
+    def append_if_unchanged(
+        self,
+        session_id: str,
+        new_messages: Iterable[NewMessage | Mapping[str, Any]],
+        *,
+        model_config: Any,
+        expected_config: Any,
+        values: Mapping[str, tuple[str | None, str]] | None = None,
+        live: Collection[int] | None = None,
+    ) -> list[int]:
+        """Store messages and what belongs to them, if nobody changed that; return the ids.
+
+        For callers that keep a state of their own with a session, such as the adapters of
+        frameworks: read, decide, and store all of it in one transaction or nothing.
+
+        Args:
+            session_id: The session.
+            new_messages: What to append; may be none.
+            model_config: What the config of the session becomes.
+            expected_config: What it has to be now, as `get_session` gave it.
+            values: Named values of the store (`get_meta`): what each has to be now, None for
+                absent, and what it becomes.
+            live: The ids of the messages that are live from now on, beside the new ones; any
+                other live one is undone. None: they stay as they are.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            ConflictError: The config or a value is another by now; nothing is stored.
+            ValueError, TypeError: As `append_message`; nothing is stored.
+        """
+        _, rows, calls = self._encoded(session_id, new_messages)
+        config, expected = encode_json(model_config), encode_json(expected_config)
+
+        def store(db: Connection) -> list[int]:
+            sessions.exchange_config(db, session_id, expected, config)
+            for key, (before, after) in (values or {}).items():
+                meta.exchange(db, key, before, after)
+            if live is not None:
+                messages.make_live(db, session_id, live)
+            return messages.append(db, session_id, rows, calls=calls)
+
+        return self._write(store)
 
     def sync_messages(
         self, session_id: str, all_messages: Iterable[NewMessage | Mapping[str, Any]]
@@ -136,6 +180,30 @@ class MessageCalls(StoreBase):
         """
         _, rows, calls = self._encoded(session_id, new_messages)
         return self._write(lambda db: messages.replace(db, session_id, rows, calls=calls))
+
+    def delete_message(
+        self,
+        session_id: str,
+        message_id: int,
+        *,
+        instead: Iterable[NewMessage | Mapping[str, Any]] = (),
+    ) -> bool:
+        """Delete one live message; return whether it was there.
+
+        The counters follow. A message that was compacted or undone stays.
+
+        Args:
+            session_id: The session.
+            message_id: The message.
+            instead: Messages for the end of the session, stored only if it was there.
+
+        Raises:
+            ValueError, TypeError: As `append_message`; nothing is done.
+        """
+        _, rows, calls = self._encoded(session_id, instead)
+        return self._write(
+            lambda db: messages.delete_one(db, session_id, message_id, rows, calls=calls)
+        )
 
     def clear_messages(self, session_id: str) -> int:
         """Delete every message of a session, of any state; return how many went.
@@ -278,6 +346,10 @@ class MessageCalls(StoreBase):
         middle, wanted = checks.row_id("message_id", message_id), checks.count("window", window)
         return self._read(lambda db: messages.around(db, session_id, middle, wanted))
 
+    def get_message_by_platform_id(self, platform_message_id: str) -> MessageRecord | None:
+        """Return the message with an outer id, in any state, or None; of several the latest."""
+        return self._read(lambda db: messages.find_by_platform_id(db, platform_message_id))
+
     def message_count(
         self, session_id: str | None = None, *, include_inactive: bool = False
     ) -> int:
@@ -365,5 +437,7 @@ class MessageCalls(StoreBase):
         """Give messages as a list, encoded, and how many tool calls they make."""
         now = self._now()
         listed = [messages.without_what_is_stored(each, session_id) for each in given]
-        rows = [messages.new_message(message, now=now) for message in listed]
+        rows = [
+            messages.new_message(message, now=now, on_server=self._on_server) for message in listed
+        ]
         return listed, rows, sum(messages.calls_in(message) for message in listed)

@@ -74,7 +74,7 @@ class SessionCalls(StoreBase):
         return self._write(lambda db: sessions.create(db, new))
 
     def continue_session(
-        self, parent_id: str, new_id: str, *, source: str | None = None, **fields: Any
+        self, /, parent_id: str, new_id: str, *, source: str | None = None, **fields: Any
     ) -> str:
         """Split a session: end it by `compression` and make the session that goes on.
 
@@ -104,7 +104,7 @@ class SessionCalls(StoreBase):
         return self._write(lambda db: sessions.continue_from(db, parent_id, new, now=now))
 
     def ensure_session(
-        self, session_id: str, source: str = sessions.UNKNOWN_SOURCE, **fields: Any
+        self, /, session_id: str, source: str = sessions.UNKNOWN_SOURCE, **fields: Any
     ) -> str:
         """Do what `create_session` does, for a writer whose own create failed.
 

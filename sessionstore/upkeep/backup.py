@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from sessionstore.engine import Location, reporting_errors
 from sessionstore.errors import StoreUnavailableError
+from sessionstore.queueing import SUFFIX as LOCK_FILE
 from sessionstore.records import BackupReport
 
 T = TypeVar("T")
@@ -53,8 +54,10 @@ def back_up(
 
         def copy_out(connection: Connection) -> tuple[int, int]:
             raw: Any = connection.connection.driver_connection
+            # The first read fixes the moment; without one, each step of the copy has its own.
+            expected = counts(raw)
             copy_database(raw, copy, progress)
-            return counts(raw)
+            return expected
 
         expected = read(copy_out)
         with reporting_errors(Location(location.url, copy)):
@@ -64,7 +67,12 @@ def back_up(
 
 
 def _refuse(store: Path, place: Path, *, overwrite: bool) -> None:
-    if place in {Path(f"{store}{side}") for side in ("", *SIDE_FILES)}:
+    try:
+        place.exists()
+    except OSError as error:  # such as a name that is too long
+        msg = f"{place} cannot be made: {error.strerror or error}"
+        raise StoreUnavailableError(msg) from error
+    if place in {Path(f"{store}{side}") for side in ("", LOCK_FILE, *SIDE_FILES)}:
         msg = f"{place} is the store itself; name another file"
     elif not place.parent.is_dir():
         msg = f"{place.parent} is no folder; make it, or name another file"

@@ -136,7 +136,7 @@ def sqlite_version(version: tuple[int, ...]) -> Finding:
 
 def _modes(path: Path) -> Finding:
     open_to = []
-    for side in ("", "-wal", "-shm"):
+    for side in ("", "-wal", "-shm", "-lock"):
         try:
             mode = stat.S_IMODE(Path(f"{path}{side}").stat().st_mode)
         except OSError:

@@ -11,7 +11,13 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Connection
 
-from sessionstore.engine import Location, locate, open_read_only, reporting_errors
+from sessionstore.engine import (
+    Location,
+    locate,
+    make_private_folder,
+    open_read_only,
+    reporting_errors,
+)
 from sessionstore.errors import StoreBusyError, StoreUnavailableError
 from sessionstore.retry import is_contention
 from sessionstore.schema import check_supported, read_status
@@ -70,7 +76,7 @@ def restore(
     if backup.path == place:
         msg = f"{place} is the store itself; name a backup"
         raise StoreUnavailableError(msg)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(place.parent)
     with temporary_beside(place) as copy:
         _checked_copy(backup, copy, settings, progress)
         report = verify(copy, None)

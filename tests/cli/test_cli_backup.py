@@ -61,6 +61,21 @@ def test_a_backup_of_a_live_store_has_all_that_was_written(tmp_path: Path, path:
         assert raw.execute("SELECT count(*) FROM messages").fetchone() == (100,)
 
 
+def test_a_backup_is_of_the_moment_it_began_though_others_write_meanwhile(
+    tmp_path: Path, filled: Path
+):
+    with SessionDB(filled) as db, SessionDB(filled) as other:
+        before = db.message_count()
+
+        def write_beside(_done: int, _of: int) -> None:
+            other.append_message("lone", "user", "meanwhile")
+
+        report = db.backup(tmp_path / "copy.db", progress=write_beside)
+        assert report["messages"] == before < db.message_count()
+    with SessionDB(tmp_path / "copy.db", read_only=True) as copy:
+        assert copy.message_count() == before
+
+
 def test_no_helper_of_this_process_loses_anothers_lock(path: Path, tmp_path: Path):
     """Closing a descriptor of the file would drop every lock that the process holds on it."""
     with SessionDB(path) as db:
@@ -111,7 +126,7 @@ def test_a_backup_never_takes_a_name_that_is_taken(run: Run, filled: Path, tmp_p
     assert copy.read_text() == "mine"
     assert run("backup", str(copy), "--force").exit_code == 0
     assert copy.read_bytes()[:6] == b"SQLite"
-    for own in (filled, Path(f"{filled}-wal")):
+    for own in (filled, Path(f"{filled}-wal"), Path(f"{filled}-lock")):
         assert run("backup", str(own), "--force").exit_code == 1
     assert run("backup", str(tmp_path / "no" / "copy.db")).exit_code == 1
     assert files_in(tmp_path) == {"copy.db", "state.db"}

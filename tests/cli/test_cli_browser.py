@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -74,7 +75,15 @@ def browse(page: Path, profile: Path, *options: str) -> str:
         "--disable-sync", f"--user-data-dir={profile}", "--virtual-time-budget=2000", *options,
         "--dump-dom", page.as_uri(),
     ]  # fmt: skip
-    done = subprocess.run(run, capture_output=True, check=True, timeout=120)
+    # What it keeps beside the profile goes where HOME and XDG say.
+    surroundings = {name: value for name, value in os.environ.items() if "XDG_" not in name}
+    done = subprocess.run(
+        run,
+        capture_output=True,
+        check=True,
+        timeout=120,
+        env=surroundings | {"HOME": str(profile)},
+    )
     return done.stdout.decode()
 
 

@@ -25,7 +25,7 @@ def claim_all(link: Connection, where: str, owner: str, count: int) -> None:
             got += [each["delivery_id"] for each in claimed]
             for each in claimed:
                 assert each["claimed_by"] == owner
-                assert db.complete_delivery(each["delivery_id"])
+                assert db.complete_delivery(each["delivery_id"], owner=owner)
             if not claimed and len(db.list_deliveries("delivered")) == count:
                 break
         link.send(got)

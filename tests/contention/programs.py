@@ -6,6 +6,9 @@ be ready first.
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
 import sqlite3
 import threading
 from multiprocessing.connection import Connection
@@ -68,6 +71,27 @@ def hold_write_lock(link: Connection, path: str) -> None:
     connection.execute("COMMIT")
     connection.close()
     link.send("free")
+
+
+def sit_in_line(link: Connection, path: str) -> None:
+    """Hold the file of the line, as any program may, until told to let go."""
+    descriptor = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    link.send("held")
+    link.recv()
+    os.close(descriptor)
+
+
+def stop_in_line(link: Connection, path: str) -> None:
+    """Come first in line, and stop there as by Ctrl-Z."""
+
+    def stop() -> None:
+        link.send(os.getpid())
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    with SessionDB(path) as db:
+        db._database.queue.run(stop)
+        link.send(db.append_message("s", "user", "awake again"))
 
 
 def try_write_lock(link: Connection, path: str) -> None:

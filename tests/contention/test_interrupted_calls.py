@@ -19,7 +19,7 @@ from sessionstore.turns import Turn
 # In a process of its own: where the interrupt strikes while an object is finalized, Python
 # can only print it.
 STORM = """
-import random, signal, sys, time
+import fcntl, os, random, signal, subprocess, sys, time
 from pathlib import Path
 from sessionstore import SessionDB
 
@@ -30,10 +30,13 @@ signal.signal(signal.SIGALRM, interrupt)
 random.seed(int(sys.argv[2]))
 db = SessionDB(sys.argv[1])
 db.create_session("s", "cli")
+db.append_message("s", "user", "first")
+rival = [sys.executable, "-c", sys.argv[4], sys.argv[1]]
+rivals = [subprocess.Popen(rival) for _ in range(int(sys.argv[3]))]
 before = len(list(Path("/proc/self/fd").iterdir()))
 interrupted = 0
 ends_at = time.monotonic() + 60
-while interrupted < 1500 and time.monotonic() < ends_at:
+while interrupted < int(sys.argv[5]) and time.monotonic() < ends_at:
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 1e-3))
         db.append_message("s", "user", "x")
@@ -42,20 +45,70 @@ while interrupted < 1500 and time.monotonic() < ends_at:
     except KeyboardInterrupt:
         interrupted += 1
     signal.setitimer(signal.ITIMER_REAL, 0)
+for rival in rivals:
+    rival.kill()
+    rival.wait()
+time.sleep(0.1)
+other = os.open(sys.argv[1] + "-lock", os.O_RDWR)
+fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if anything is held
+os.close(other)
 began_at = time.monotonic()
 db.append_message("s", "user", "next")
 assert db.get_session("s")["message_count"] == db.message_count("s")
 assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2
 db.close()
 assert time.monotonic() - began_at < 5
-print("interrupted" if interrupted > 500 else interrupted)
+print("interrupted" if interrupted > int(sys.argv[5]) / 3 else interrupted)
+"""
+
+RIVAL = """
+import sys
+from sessionstore import SessionDB
+with SessionDB(sys.argv[1]) as db:
+    while True:
+        db.append_message("s", "user", "rival")
 """
 
 
-def test_a_store_outlives_thousands_of_interrupted_calls(path: Path):
-    command = [sys.executable, "-c", STORM, str(path), "7"]
+@pytest.mark.parametrize(("rivals", "interrupts"), [(0, 1500), (2, 500)])
+def test_a_store_outlives_thousands_of_interrupted_calls(path: Path, rivals: int, interrupts: int):
+    """Neither a thread nor another process finds anything held by a call that was interrupted."""
+    command = [sys.executable, "-c", STORM, str(path), "7", str(rivals), RIVAL, str(interrupts)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.stdout.strip() == "interrupted", done.stderr
+
+
+WAITING = """
+import fcntl, os, signal, sys, time
+from sessionstore import SessionDB
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+db = SessionDB(sys.argv[1])
+db.create_session("s", "cli")
+other = os.open(sys.argv[1] + "-lock", os.O_RDWR)
+for number in range(1, 4):
+    fcntl.flock(other, fcntl.LOCK_EX)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        db.append_message("s", "user", "x")
+        raise SystemExit("it did not wait")
+    except KeyboardInterrupt:
+        pass
+    fcntl.flock(other, fcntl.LOCK_UN)
+    time.sleep(0.1)  # the place in the line comes to its turn, with nobody there
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(other, fcntl.LOCK_UN)
+    assert db.append_message("s", "user", "x") == number
+"""
+
+
+def test_a_call_that_is_interrupted_while_it_waits_in_line_leaves_it(path: Path):
+    command = [sys.executable, "-c", WAITING, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_turn_whose_holder_vanished_is_free_again():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,12 @@ from sessionstore import SessionDB, StoreClosedError
 
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def megabytes() -> float:
+    """What of this process is in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @pytest.fixture
@@ -53,17 +60,32 @@ def test_five_hundred_short_threads_leave_no_descriptor(filled):
         assert db.message_count("s") == 401
 
 
-def test_stores_opened_and_closed_again_and_again_leave_no_descriptor(filled):
+@pytest.mark.parametrize("rounds", [100, pytest.param(5000, marks=pytest.mark.slow)])
+def test_stores_opened_and_closed_again_and_again_leave_nothing(filled, rounds):
     def use() -> None:
         with SessionDB(filled) as db:
-            db.append_message("s", "user", "x")
+            db.set_meta("key", "value")
         with SessionDB(filled, read_only=True) as db:
             db.message_count()
 
-    use()
+    for _ in range(50):
+        use()
+    gc.collect()
+    before, megabytes_before = descriptors(), megabytes()
+    for _ in range(rounds):
+        use()
+    gc.collect()
+    assert abs(descriptors() - before) <= 2
+    assert megabytes() - megabytes_before < 8
+    assert threading.active_count() == 1
+    assert [each.name for each in filled.parent.iterdir()] == ["state.db"]
+
+
+def test_stores_that_nobody_closes_leave_no_descriptor(filled):
     before = descriptors()
     for _ in range(20):
-        use()
+        SessionDB(filled).append_message("s", "user", "x")
+    gc.collect()
     assert abs(descriptors() - before) <= 2
 
 

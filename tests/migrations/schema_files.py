@@ -220,6 +220,19 @@ def raw(path: Path) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
+def change(path: Path, *statements: str) -> None:
+    """Run statements on a file as any other program would."""
+    with raw(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def down(path: Path, to: str) -> None:
+    """Take a file back to an earlier revision."""
+    with database(path) as opened:
+        downgrade(opened, to=to)
+
+
 def ask(path: Path, statement: str, *values: object) -> list[tuple]:
     with raw(path) as connection:
         connection.text_factory = str

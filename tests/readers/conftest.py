@@ -10,26 +10,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sessionstore import SessionDB
 from sessionstore.cli import main
 
 Import = Callable[..., Result]
 
 
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The file of an empty store, made once."""
-    path = tmp_path_factory.mktemp("empty") / "state.db"
-    SessionDB(path).close()
-    return path.read_bytes()
-
-
 @pytest.fixture
-def target(tmp_path: Path, empty_store: bytes) -> Path:
+def target(tmp_path: Path, empty_file: bytes) -> Path:
     """An empty store, in a folder of its own."""
     path = tmp_path / "store" / "state.db"
     path.parent.mkdir()
-    path.write_bytes(empty_store)
+    path.write_bytes(empty_file)
     return path
 
 

@@ -215,6 +215,23 @@ def test_a_lease_keeps_others_off_until_it_is_over(timed: SessionDB, clock: Any)
     assert (again["claimed_by"], again["attempts"]) == ("b", 2)
 
 
+def test_whoever_lost_the_lease_cannot_settle_what_another_took(timed: SessionDB, clock: Any):
+    timed.add_delivery("s", "t", 1, delivery_id="d")
+    timed.claim_deliveries("a", 1, lease_seconds=60)
+    clock.now += 60
+    (taken,) = timed.claim_deliveries("b", 1, lease_seconds=60)
+
+    assert not timed.complete_delivery("d", owner="a")
+    assert not timed.fail_delivery("d", "too late", owner="a")
+    assert not timed.fail_delivery("d", "too late", retry_at=NOW, owner="a")
+    assert timed.list_deliveries() == [taken]
+    assert timed.fail_delivery("d", "no network", retry_at=clock.now, owner="b")
+    assert not timed.complete_delivery("d", owner="b")  # given back, so nobody's
+    timed.claim_deliveries("b", 1, lease_seconds=60)
+    clock.now += 1000
+    assert timed.complete_delivery("d", owner="b")  # over, but nobody took it
+
+
 def test_longest_due_comes_first_and_a_limit_is_kept(timed: SessionDB, clock: Any):
     for name in ("third", "first", "second"):
         clock.now = NOW + {"first": 0, "second": 1, "third": 2}[name]
@@ -340,6 +357,21 @@ def test_a_hand_over_that_failed_can_be_asked_for_again(timed: SessionDB):
     assert timed.request_handoff("s", "discord")
     pending = {"state": "pending", "platform": "discord", "error": None}
     assert timed.get_handoff_state("s") == pending
+
+
+def test_a_hand_over_that_is_asked_for_elsewhere_is_not_the_old_platforms(timed: SessionDB):
+    timed.create_session("s", "cli")
+    timed.request_handoff("s", "telegram")
+    timed.claim_handoff("s")
+    timed.fail_handoff("s", "took too long")
+    timed.request_handoff("s", "discord")
+
+    assert not timed.complete_handoff("s", platform="telegram")
+    assert not timed.fail_handoff("s", "late", platform="telegram")
+    pending = {"state": "pending", "platform": "discord", "error": None}
+    assert timed.get_handoff_state("s") == pending
+    timed.claim_handoff("s")
+    assert timed.complete_handoff("s", platform="discord")
 
 
 def test_pending_hand_overs_come_oldest_first(timed: SessionDB):

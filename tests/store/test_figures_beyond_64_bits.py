@@ -16,3 +16,35 @@ def test_a_sum_of_tokens_beyond_64_bits_is_refused_and_the_old_one_stays(store):
 def test_looking_for_half_a_character_says_what_is_wrong(store, look):
     with pytest.raises(ValueError, match="half a surrogate pair"):
         getattr(store, look)("a\ud83d")
+
+
+LARGEST = 2**63 - 1
+
+
+def test_what_several_sessions_used_is_added_up_beyond_64_bits(timed):
+    for name in ("a", "b", "c"):
+        timed.create_session(name, "cli", model="m")
+        timed.update_token_counts(
+            name, input_tokens=LARGEST, output_tokens=LARGEST, reasoning_tokens=LARGEST
+        )
+
+    (line,) = timed.usage_by_model()
+    assert (line["input_tokens"], line["output_tokens"]) == (3 * LARGEST, 3 * LARGEST)
+    assert (line["reasoning_tokens"], line["total_tokens"]) == (3 * LARGEST, 6 * LARGEST)
+    assert line["session_count"] == 3
+    totals = timed.usage_totals()
+    assert (totals["input_tokens"], totals["total_tokens"]) == (3 * LARGEST, 6 * LARGEST)
+    assert totals["sources"] == [{"source": "cli", "sessions": 3, "total_tokens": 6 * LARGEST}]
+    (day,) = timed.usage_by_day()
+    assert (day["sessions"], day["total_tokens"]) == (3, 6 * LARGEST)
+
+
+def test_figures_that_other_hands_spoilt_do_not_spoil_the_sum(store, sql):
+    for name in ("a", "b", "c"):
+        store.update_token_counts(name, input_tokens=5, model="m")
+    sql("UPDATE session_model_usage SET input_tokens = 'many' WHERE session_id = 'a'")
+    sql("UPDATE session_model_usage SET input_tokens = -7 WHERE session_id = 'b'")
+
+    (line,) = store.usage_by_model()
+
+    assert line["input_tokens"] == -2

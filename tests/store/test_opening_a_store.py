@@ -105,11 +105,11 @@ os.umask(0o{umask})
 from sessionstore import SessionDB
 db = SessionDB({str(path)!r})
 db.create_session("s", "cli")
-for suffix in ("", "-wal", "-shm"):
+for suffix in ("", "-wal", "-shm", "-lock"):
     print(oct(os.stat({str(path)!r} + suffix).st_mode & 0o7777))
 """
     done = run(script)
-    assert done.stdout.split() == ["0o600"] * 3, done.stderr
+    assert done.stdout.split() == ["0o600"] * 4, done.stderr
 
 
 def test_an_existing_file_keeps_the_mode_its_owner_gave_it(path):
@@ -119,6 +119,8 @@ def test_an_existing_file_keeps_the_mode_its_owner_gave_it(path):
     with SessionDB(path) as db:
         db.create_session("s", "cli")
         assert [mode_of(f"{path}{suffix}") for suffix in ("", "-wal", "-shm")] == [0o644] * 3
+        # Only the owner may keep others waiting.
+        assert mode_of(f"{path}-lock") == 0o600
     assert mode_of(path) == 0o644
 
 

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from search_backends import postgres_server, server_store
 
 from sessionstore import SessionDB
+
+__all__ = ["postgres_server", "server_store"]
 
 # A query is said as data, so that the telling needs no parser: ("term", t), ("phrase", t),
 # ("prefix", t), ("and", a, b), ("or", a, b), ("not", a, b).
@@ -123,23 +126,54 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionDB]:
         yield opened
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(TEXTS, min_size=1, max_size=8), st.lists(QUERIES, min_size=1, max_size=6))
-def test_what_is_found_is_what_the_rule_says(
-    shared: SessionDB, texts: list[str], queries: list[Query]
-) -> None:
-    shared.clear_messages("s")
-    made = shared.append_messages("s", [{"role": "user", "content": text} for text in texts])
+@pytest.fixture(scope="module")
+def shared_server(server_store: str) -> Iterator[SessionDB]:
+    """The same on a server."""
+    with SessionDB(url=server_store) as opened:
+        yield opened
+
+
+EXAMPLES = given(st.lists(TEXTS, min_size=1, max_size=8), st.lists(QUERIES, min_size=1, max_size=6))
+
+
+def check(store: SessionDB, texts: list[str], queries: list[Query]) -> list[list[int]]:
+    """Hold a store with these messages to the rule; list what was found, by place in the texts."""
+    store.clear_messages("s")
+    made = store.append_messages("s", [{"role": "user", "content": text} for text in texts])
+    told: list[list[int]] = []
     for query in queries:
         right = [
             message for message, text in zip(made, texts, strict=True) if holds(query, plain(text))
         ]
         for sort in ("rank", "newest", "oldest"):
-            hits = shared.search_messages(said(query), sort=sort, limit=100)
+            hits = store.search_messages(said(query), sort=sort, limit=100)
             found = [hit["id"] for hit in hits]
+            told.append([made.index(each) for each in found])
             assert sorted(found) == right, (said(query), sort)
             assert all(">>>" in hit["snippet"] for hit in hits), said(query)
         assert found == right
-        pages = [shared.search_messages(said(query), limit=3, offset=at) for at in range(0, 9, 3)]
-        whole_order = [hit["id"] for hit in shared.search_messages(said(query), limit=100)]
+        pages = [store.search_messages(said(query), limit=3, offset=at) for at in range(0, 9, 3)]
+        whole_order = [hit["id"] for hit in store.search_messages(said(query), limit=100)]
         assert [hit["id"] for page in pages for hit in page] == whole_order
+    return told
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@EXAMPLES
+def test_what_is_found_is_what_the_rule_says(
+    shared: SessionDB, texts: list[str], queries: list[Query]
+) -> None:
+    check(shared, texts, queries)
+
+
+@pytest.mark.postgres
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@EXAMPLES
+def test_a_server_finds_the_same_in_the_same_order(
+    shared: SessionDB,
+    shared_server: SessionDB,
+    texts: list[str],
+    queries: list[Query],
+) -> None:
+    shared_server.ensure_session("s", source="cli")
+    assert check(shared_server, texts, queries) == check(shared, texts, queries)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 from sessionstore import (
+    AsyncSessionDB,
     ConversationMessage,
     ExportedSession,
     MessageRecord,
@@ -60,6 +61,19 @@ with SessionDB() as db:
     assert_type(db.prune_report(), PruneReport)
     assert_type(db.maybe_auto_prune_and_vacuum(), UpkeepReport)
     assert_type(db.close(), None)
+
+
+async def awaited() -> None:
+    """Every call can be awaited, and takes and gives the same."""
+    async with AsyncSessionDB("state.db", settings=StoreSettings(connections=2)) as store:
+        assert_type(await store.append_message("s", "user", "text"), int)
+        assert_type(await store.get_messages("s"), list[MessageRecord])
+        assert_type(await store.session_count(min_messages=1), int)
+        assert_type(await store.run(lambda held: held.session_count()), int)
+        await store.append_message("s", "user", tool="t")  # type: ignore[call-arg] # misspelt
+        await store.append_message("s", "user", 1)  # type: ignore[arg-type] # text or parts
+        async for session in store.iter_export(SessionFilter(older_than="2w")):
+            assert_type(session, ExportedSession)
 
 
 def told(summary: SessionSummary, hit: SearchHit, message: MessageRecord) -> None:

@@ -40,6 +40,11 @@ column messages.active integer NOT NULL DEFAULT 1
 column messages.compacted integer NOT NULL DEFAULT 0
 column messages.platform_message_id text
 column messages.search_text text
+column messages_fts.id bigint NOT NULL
+column messages_fts.word_count integer NOT NULL
+column messages_fts.grams ARRAY NOT NULL
+column messages_fts.words ARRAY NOT NULL
+column messages_fts_pending.id bigint NOT NULL
 column schema_version.version integer NOT NULL
 column session_model_usage.session_id text NOT NULL COLLATE C
 column session_model_usage.model text NOT NULL DEFAULT ''::text COLLATE C
@@ -98,12 +103,16 @@ column system_prompts.prompt text NOT NULL
 constraint alembic_version_pkc ON alembic_version PRIMARY KEY (version_num)
 constraint compression_locks_pkey ON compression_locks PRIMARY KEY (session_id)
 constraint delivery_obligations_pkey ON delivery_obligations PRIMARY KEY (delivery_id)
+constraint fk_messages_fts_id_messages ON messages_fts FOREIGN KEY (id) REFERENCES messages(id) ON UPDATE CASCADE ON DELETE CASCADE
+constraint fk_messages_fts_pending_id_messages ON messages_fts_pending FOREIGN KEY (id) REFERENCES messages(id) ON UPDATE CASCADE ON DELETE CASCADE
 constraint fk_messages_session_id_sessions ON messages FOREIGN KEY (session_id) REFERENCES sessions(id)
 constraint fk_session_model_usage_session_id_sessions ON session_model_usage FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
 constraint fk_sessions_parent_session_id_sessions ON sessions FOREIGN KEY (parent_session_id) REFERENCES sessions(id)
 constraint fk_sessions_system_prompt_hash_system_prompts ON sessions FOREIGN KEY (system_prompt_hash) REFERENCES system_prompts(hash)
 constraint gateway_routing_pkey ON gateway_routing PRIMARY KEY (scope, session_key)
 constraint messages_pkey ON messages PRIMARY KEY (id)
+constraint pk_messages_fts ON messages_fts PRIMARY KEY (id)
+constraint pk_messages_fts_pending ON messages_fts_pending PRIMARY KEY (id)
 constraint session_model_usage_pkey ON session_model_usage PRIMARY KEY (session_id, model, billing_provider, task)
 constraint sessions_pkey ON sessions PRIMARY KEY (id)
 constraint state_meta_pkey ON state_meta PRIMARY KEY (key)
@@ -118,12 +127,16 @@ index CREATE INDEX idx_sessions_source ON public.sessions USING btree (source)
 index CREATE INDEX idx_sessions_started ON public.sessions USING btree (started_at DESC)
 index CREATE UNIQUE INDEX idx_sessions_title_unique ON public.sessions USING btree (title) WHERE (title IS NOT NULL)
 index CREATE INDEX ix_delivery_obligations_state_available_at ON public.delivery_obligations USING btree (state, available_at)
+index CREATE INDEX ix_messages_fts_grams ON public.messages_fts USING gin (grams) WITH (gin_pending_list_limit='512')
+index CREATE INDEX ix_messages_fts_words ON public.messages_fts USING gin (words) WITH (gin_pending_list_limit='512')
 index CREATE INDEX ix_messages_session_id_active_id ON public.messages USING btree (session_id, active, id)
 index CREATE INDEX ix_messages_session_id_platform_message_id ON public.messages USING btree (session_id, platform_message_id) WHERE (platform_message_id IS NOT NULL)
 index CREATE INDEX ix_sessions_activity ON public.sessions USING btree (COALESCE(last_active_at, started_at) DESC, id DESC)
 index CREATE INDEX ix_sessions_pinned ON public.sessions USING btree (pinned) WHERE (pinned = 1)
 index CREATE INDEX ix_sessions_system_prompt_hash ON public.sessions USING btree (system_prompt_hash) WHERE (system_prompt_hash IS NOT NULL)
 index CREATE UNIQUE INDEX messages_pkey ON public.messages USING btree (id)
+index CREATE UNIQUE INDEX pk_messages_fts ON public.messages_fts USING btree (id)
+index CREATE UNIQUE INDEX pk_messages_fts_pending ON public.messages_fts_pending USING btree (id)
 index CREATE UNIQUE INDEX session_model_usage_pkey ON public.session_model_usage USING btree (session_id, model, billing_provider, task)
 index CREATE UNIQUE INDEX sessions_pkey ON public.sessions USING btree (id)
 index CREATE UNIQUE INDEX state_meta_pkey ON public.state_meta USING btree (key)
@@ -146,4 +159,20 @@ BEGIN
     RETURN NULL;
 END $function$
 
+function CREATE OR REPLACE FUNCTION public.messages_fts_pending()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        DELETE FROM messages_fts WHERE id = new.id;
+    END IF;
+    INSERT INTO messages_fts_pending (id)
+    SELECT new.id WHERE NOT EXISTS (SELECT 1 FROM messages_fts WHERE id = new.id)
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END $function$
+
 trigger CREATE TRIGGER messages_activity AFTER INSERT OR DELETE OR UPDATE OF "timestamp", session_id ON public.messages FOR EACH ROW EXECUTE FUNCTION messages_activity()
+trigger CREATE TRIGGER messages_fts_insert AFTER INSERT ON public.messages FOR EACH ROW EXECUTE FUNCTION messages_fts_pending()
+trigger CREATE TRIGGER messages_fts_update AFTER UPDATE OF content, content_encoding, tool_name, tool_calls ON public.messages FOR EACH ROW WHEN (((((old.content IS DISTINCT FROM new.content) OR (old.content_encoding IS DISTINCT FROM new.content_encoding)) OR (old.tool_name IS DISTINCT FROM new.tool_name)) OR (old.tool_calls IS DISTINCT FROM new.tool_calls))) EXECUTE FUNCTION messages_fts_pending()

@@ -1,0 +1,51 @@
+"""What the adapters share: one store for each place."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TypeAlias
+
+from sessionstore.aio import AsyncSessionDB
+from sessionstore.engine import locate
+from sessionstore.store import SessionDB
+
+# What an adapter may be given as its store, and one whose calls are awaited.
+Store: TypeAlias = SessionDB | str | os.PathLike[str] | None
+AsyncStore: TypeAlias = AsyncSessionDB | Store
+
+_shared: dict[str, SessionDB] = {}
+_opening = threading.Lock()
+
+
+def opened(store: Store) -> SessionDB:
+    """Give the store that an adapter was told to use.
+
+    A path, a URL or None names a place, see `SessionDB`; it is opened once in a process,
+    however many adapters are made for it, and closed when the process ends. A store that is
+    given is its owner's to close.
+    """
+    if isinstance(store, SessionDB):
+        return store
+    where = locate(url=store) if isinstance(store, str) and "://" in store else locate(store)
+    # A process that was forked must not use the connections of the one before it.
+    key = f"{os.getpid()} {where.url.render_as_string(hide_password=False)}"
+    with _opening:
+        found = _shared.get(key)
+        if found is None:
+            url = where.url.render_as_string(hide_password=False)
+            found = SessionDB(where.path) if where.path else SessionDB(url=url)
+            _shared[key] = found
+            atexit.register(_close, key, os.getpid())
+        return found
+
+
+def _close(key: str, process: int) -> None:
+    if process == os.getpid():
+        _shared.pop(key).close()
+
+
+def awaited(store: AsyncStore) -> AsyncSessionDB:
+    """Give the store of an adapter whose calls are awaited; see `opened`."""
+    return store if isinstance(store, AsyncSessionDB) else AsyncSessionDB.over(opened(store))

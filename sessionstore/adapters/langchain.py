@@ -1,0 +1,179 @@
+"""A chat message history of LangChain (`BaseChatMessageHistory`), kept in the store.
+
+Each message is one of the store's, so that it is listed, shown and found like any other, and
+comes back equal. Messages of other programs are read as LangChain's too.
+
+Made for langchain-core 1.8, which calls that class deprecated, to go in 2.0
+(https://reference.langchain.com/python/langchain-core/chat_history).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, cast
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    message_to_dict,
+    messages_from_dict,
+)
+
+from sessionstore.adapters.common import Store, opened
+from sessionstore.aio import AsyncSessionDB
+from sessionstore.errors import SessionNotFoundError
+from sessionstore.readers.kept import keep, kept, tool_call
+from sessionstore.records import MessageRecord
+
+T = TypeVar("T")
+
+FRAMEWORK = "langchain"
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+
+
+class SessionStoreChatMessageHistory(BaseChatMessageHistory):
+    """The history of one conversation, in a store with full-text search.
+
+    ```python
+    with_history = RunnableWithMessageHistory(
+        chain, lambda session_id: SessionStoreChatMessageHistory(session_id, "state.db")
+    )
+    ```
+
+    Cheap to make: it looks nothing up, and a place is opened once in a process. Each call is
+    one transaction and safe beside other programs.
+
+    Args:
+        session_id: The conversation; made when the first messages come.
+        store: A `SessionDB`, or a path or URL; None is the default place.
+        source: The source of a session that is made.
+        user_id: Whose it is.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: Store = None,
+        *,
+        source: str = FRAMEWORK,
+        user_id: str | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self._store = opened(store)
+        self._source, self._user_id = source, user_id
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override] # the SDK's own way
+        """List the messages, oldest first."""
+        return [message_of(record) for record in self._store.get_messages(self.session_id)]
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Store messages at the end, all or none.
+
+        Raises:
+            ValueError, TypeError: One of them is nothing that JSON can hold.
+        """
+        new = [row_of(message) for message in messages]
+        if not new:
+            return
+        try:
+            self._store.append_messages(self.session_id, new)
+        except SessionNotFoundError:
+            self._store.ensure_session(self.session_id, self._source, user_id=self._user_id)
+            self._store.append_messages(self.session_id, new)
+
+    def clear(self) -> None:
+        """Delete all messages; the session and its title stay."""
+        try:
+            self._store.clear_messages(self.session_id)
+        except SessionNotFoundError:
+            return
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """List the messages, oldest first."""
+        return await self._awaited(lambda: self.messages)
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Do what `add_messages` does; one that is cancelled is done or not when it ends."""
+        await self._awaited(lambda: self.add_messages(messages))
+
+    async def aclear(self) -> None:
+        """Do what `clear` does."""
+        await self._awaited(self.clear)
+
+    async def _awaited(self, call: Callable[[], T]) -> T:
+        return await AsyncSessionDB.over(self._store).run(lambda _: call())
+
+
+def row_of(message: BaseMessage) -> dict[str, Any]:
+    """Give the message of the store for one of LangChain's."""
+    told = message_to_dict(message)
+    data: dict[str, Any] = told["data"]
+    role = _ROLES.get(message.type) or getattr(message, "role", None) or message.type
+    row: dict[str, Any] = {"role": role, "content": data["content"]}
+    if calls := data.get("tool_calls"):
+        row["tool_calls"] = [
+            tool_call(call["id"], call["name"], json.dumps(call["args"], ensure_ascii=False))
+            for call in calls
+        ]
+    if message.type == "tool":
+        row["tool_call_id"], row["tool_name"] = data["tool_call_id"], data["name"]
+    data["content"] = None
+    if told != _PLAIN.get(message.type):
+        row["codex_message_items"] = keep(FRAMEWORK, told)
+    # What comes back is what JSON makes of it, such as a list of a tuple.
+    return cast("dict[str, Any]", json.loads(json.dumps(row)))
+
+
+def _without_content(message: BaseMessage) -> dict[str, Any]:
+    told = message_to_dict(message)
+    told["data"]["content"] = None
+    return told
+
+
+# How a message is told that says nothing beside its content: its role is enough.
+_PLAIN: dict[str, dict[str, Any]] = {
+    made.type: _without_content(made)
+    for made in (HumanMessage(""), AIMessage(""), SystemMessage(""))
+}
+
+
+def message_of(record: MessageRecord) -> BaseMessage:
+    """Give LangChain's message for one of the store, whoever stored it."""
+    content, role = record["content"], record["role"]
+    told = kept(FRAMEWORK, record["codex_message_items"])
+    if isinstance(told, dict):
+        told["data"]["content"] = content
+        (message,) = messages_from_dict([told])
+        return message
+    said: Any = [content] if isinstance(content, dict) else content or ""
+    if role == "assistant":
+        return AIMessage(said, tool_calls=list(_calls_of(record["tool_calls"])))
+    if role == "tool":
+        called, name = record["tool_call_id"] or "", record["tool_name"]
+        return ToolMessage(said, tool_call_id=called, name=name)
+    if role == "user":
+        return HumanMessage(said)
+    return SystemMessage(said) if role == "system" else ChatMessage(content=said, role=role)
+
+
+def _calls_of(calls: Any) -> Iterator[ToolCall]:
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            continue
+        arguments = function.get("arguments")
+        try:
+            args = json.loads(arguments) if isinstance(arguments, str) else arguments
+        except ValueError:
+            args = None
+        # Arguments that are no dict are shown to the model as they were written.
+        read = args if isinstance(args, dict) else {"arguments": arguments}
+        yield ToolCall(name=str(function.get("name")), args=read, id=call.get("id"))
