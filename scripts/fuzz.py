@@ -63,7 +63,7 @@ def fuzz(name: str, runs: int) -> None:
 
 def growth() -> int:
     """Print what doubling the input costs each part, at its worst unit; count the quadratic."""
-    from sessionstore.cli.importing import _parsed  # noqa: F401 - what loads late is loaded first
+    from sessionstore.cli.importing import _lines  # noqa: F401 - what loads late is loaded first
     from sessionstore.codec import decode_content
     from sessionstore.export.text import file_name, one_line
     from sessionstore.redact import redact

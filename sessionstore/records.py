@@ -341,12 +341,14 @@ class Handoff(TypedDict):
 class ImportReport(TypedDict):
     """What an import did, by session ids.
 
-    Attributes are lists of ids but for the counts: `imported` are new here, `unchanged` were
-    here with the same content, `conflicts` were here with other content and stay as they
-    are, `detached` lost a parent that is nowhere, `retitled` maps to the title they got.
+    Attributes are lists of ids but for the counts: `imported` are new here, `extended` were
+    here and gained what is new in the other copy, `unchanged` were here with the same content,
+    `conflicts` were here with other content and stay as they are, `detached` lost a parent that
+    is nowhere, `retitled` maps to the title they got.
     """
 
     imported: list[str]
+    extended: list[str]
     unchanged: list[str]
     conflicts: list[str]
     detached: list[str]

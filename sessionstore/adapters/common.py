@@ -1,12 +1,11 @@
-"""What the adapters share: one store for each place, and how a framework's own form is kept."""
+"""What the adapters share: one store for each place."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import threading
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from sessionstore.aio import AsyncSessionDB
 from sessionstore.engine import locate
@@ -15,8 +14,6 @@ from sessionstore.store import SessionDB
 # What an adapter may be given as its store, and one whose calls are awaited.
 Store: TypeAlias = SessionDB | str | os.PathLike[str] | None
 AsyncStore: TypeAlias = AsyncSessionDB | Store
-
-_FRAMEWORK, _VALUE = "kept_for", "value"
 
 _shared: dict[str, SessionDB] = {}
 _opening = threading.Lock()
@@ -52,37 +49,3 @@ def _close(key: str, process: int) -> None:
 def awaited(store: AsyncStore) -> AsyncSessionDB:
     """Give the store of an adapter whose calls are awaited; see `opened`."""
     return store if isinstance(store, AsyncSessionDB) else AsyncSessionDB.over(opened(store))
-
-
-def keep(framework: str, value: Any) -> list[Any]:
-    """Give what to store as the opaque items of a message, to find a value there again.
-
-    The column is for what only one program reads; the name of that program says which.
-    """
-    return [{_FRAMEWORK: framework, _VALUE: value}]
-
-
-def kept(framework: str, items: Any) -> Any:
-    """Give what was kept for a framework, or None; what others kept is none of its business."""
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, Mapping) and item.get(_FRAMEWORK) == framework:
-            return item.get(_VALUE)
-    return None
-
-
-def opaque(items: Any) -> list[dict[str, Any]]:
-    """List the items of a provider that no adapter kept."""
-    return [
-        item
-        for item in (items if isinstance(items, list) else ())
-        if isinstance(item, dict) and _FRAMEWORK not in item
-    ]
-
-
-def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """Give a tool call as the store's callers write it, and as its pages show it."""
-    return {
-        "id": call_id,
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }

@@ -29,7 +29,8 @@ from google.genai import types
 from pydantic_core import to_jsonable_python
 
 from sessionstore import errors
-from sessionstore.adapters.common import AsyncStore, awaited, keep, kept, tool_call
+from sessionstore.adapters.common import AsyncStore, awaited
+from sessionstore.readers.kept import keep, kept, tool_call
 from sessionstore.records import MessageRecord, SessionRecord
 from sessionstore.search.body import text_of
 from sessionstore.store import SessionDB

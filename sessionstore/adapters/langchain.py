@@ -26,9 +26,10 @@ from langchain_core.messages import (
     messages_from_dict,
 )
 
-from sessionstore.adapters.common import Store, keep, kept, opened, tool_call
+from sessionstore.adapters.common import Store, opened
 from sessionstore.aio import AsyncSessionDB
 from sessionstore.errors import SessionNotFoundError
+from sessionstore.readers.kept import keep, kept, tool_call
 from sessionstore.records import MessageRecord
 
 T = TypeVar("T")

@@ -16,15 +16,14 @@ from typing import Any, cast
 from agents import RunResult, RunResultStreaming, SessionSettings, TResponseInputItem
 from agents.memory.session_settings import coerce_session_settings
 
-from sessionstore.adapters.common import AsyncStore, awaited, keep, kept, opaque, tool_call
+from sessionstore.adapters.common import AsyncStore, awaited
 from sessionstore.errors import SessionNotFoundError
+from sessionstore.readers.kept import kept, opaque
+from sessionstore.readers.openai_items import ROLES, message_of
 from sessionstore.records import MessageRecord
 from sessionstore.search.body import text_of
 
 FRAMEWORK = "openai-agents"
-_ROLES = ("user", "assistant", "system", "developer")
-# Names and marks; not what people look for.
-_UNSAID = ("type", "id", "call_id", "status", "encrypted_content", "role", "phase")
 
 
 class SessionStoreSession:
@@ -140,71 +139,10 @@ class SessionStoreSession:
 
 def messages_of(items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Give the message for each item."""
-    names: dict[Any, Any] = {}
-    for given in items:
+    names: dict[str, str] = {}
+    for item in items:
         # As the SDK's own sessions do: what comes back is what JSON makes of an item.
-        item = json.loads(json.dumps(given))
-        if isinstance(item, dict) and isinstance(item.get("name"), str):
-            names[item.get("call_id")] = item["name"]
-        yield _message_of(item, names)
-
-
-def _message_of(item: dict[str, Any], names: Mapping[Any, Any]) -> dict[str, Any]:
-    kind, call_id = item.get("type", "message"), item.get("call_id")
-    role, content = item.get("role"), item.get("content")
-    if kind == "message" and isinstance(role, str) and role and _holds(item, "content"):
-        if list(item) == ["content", "role"] and isinstance(content, str) and role in _ROLES:
-            return {"role": role, "content": content}
-        return {"role": role, "content": content, **_beside(item, "content")}
-    if kind == "reasoning":
-        said = text_of([item.get("summary"), content])
-        return {
-            "role": "assistant",
-            "reasoning": said or None,
-            "codex_reasoning_items": [item],
-        }
-    if isinstance(call_id, str) and str(kind).endswith("_call"):
-        for field in ("arguments", "input"):
-            if isinstance(item.get(field), str):
-                call = tool_call(call_id, item.get("name", kind), item[field])
-                return {"role": "assistant", "tool_calls": [call], **_beside(item, field)}
-    if isinstance(call_id, str) and str(kind).endswith("_output") and _holds(item, "output"):
-        return {
-            "role": "tool",
-            "content": item["output"],
-            "tool_call_id": call_id,
-            "tool_name": names.get(call_id),
-            **_beside(item, "output"),
-        }
-    return {
-        "role": "tool" if str(kind).endswith("_output") else "assistant",
-        "content": "\n".join(_texts(item)) or None,
-        "tool_name": str(kind),
-        "codex_message_items": keep(FRAMEWORK, [None, item]),
-    }
-
-
-def _holds(item: Mapping[str, Any], field: str) -> bool:
-    return field in item and isinstance(item[field], str | list | dict | None)
-
-
-def _beside(item: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """Keep an item without the one field that the columns of its message hold."""
-    return {"codex_message_items": keep(FRAMEWORK, [field, {**item, field: None}])}
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """List what is said in an item of a kind that is not known."""
-    if isinstance(value, str):
-        if not value.startswith("data:"):
-            yield value
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            if name not in _UNSAID:
-                yield from _texts(each)
+        yield message_of(json.loads(json.dumps(item)), FRAMEWORK, names)
 
 
 def items_of(record: MessageRecord) -> list[dict[str, Any]]:
@@ -262,5 +200,5 @@ def _plain(record: MessageRecord) -> dict[str, Any]:
         ]
     return {
         "content": "" if content is None else content,
-        "role": role if role in _ROLES else "user",
+        "role": role if role in ROLES else "user",
     }

@@ -37,8 +37,9 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from sessionstore.adapters.common import AsyncStore, awaited, keep, kept, tool_call
+from sessionstore.adapters.common import AsyncStore, awaited
 from sessionstore.errors import ConflictError, SessionNotFoundError
+from sessionstore.readers.kept import keep, kept, tool_call
 from sessionstore.records import MessageRecord, SessionRecord
 from sessionstore.store import SessionDB
 

@@ -24,6 +24,7 @@ from sessionstore.cli.exporting import export
 from sessionstore.cli.importing import import_
 from sessionstore.cli.output import Failure, one_line, talk
 from sessionstore.cli.reading import list_sessions, search, show, stats
+from sessionstore.cli.serving import mcp
 from sessionstore.cli.store import store_options
 from sessionstore.errors import SessionStoreError
 
@@ -118,7 +119,6 @@ for _command in (
     *(keeping.rename, keeping.end, keeping.reopen, keeping.archive, keeping.unarchive),
     *(keeping.pin, keeping.unpin, keeping.delete, keeping.prune),
     *(upkeep.optimize, upkeep.vacuum, upkeep.purge, upkeep.backup, upkeep.restore),
-    upkeep.recover,
-    *(doctor, database),
+    *(upkeep.recover, doctor, database, mcp),
 ):
     main.add_command(_command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -19,36 +18,43 @@ from sessionstore.cli.output import Count, Failure, is_terminal, one_line, plura
 from sessionstore.cli.store import chosen_location, store_options
 from sessionstore.engine import Location
 from sessionstore.errors import ImportRejectedError
+from sessionstore.readers.histories import HISTORIES
+from sessionstore.readers.history import History
+from sessionstore.readers.jsonl import LONGEST_MB, UnreadableError, documents
 from sessionstore.readers.statefile import StateFile, is_state_file
 from sessionstore.records import ImportReport
 from sessionstore.store import SessionDB
 
 _PROGRESS_S = 0.1
 _NAMED = 10
-_SHOWN = 40
 _STDIN = "-"
 _MB = 10**6
-# A JSON value takes up to twenty times its text in memory, so this stays below some 2 GB.
-_LONGEST_LINE_MB = 100
-_GZIP = b"\x1f\x8b"
 
 
 @click.command("import")
 @click.argument("file", nargs=-1, required=True)
+@click.option(
+    "--from",
+    "program",
+    type=click.Choice(list(HISTORIES)),
+    help="FILE is the history of this program, or a folder of it.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would come in, and write nothing.")
 @click.option(
     "--longest-line",
     "longest_mb",
     type=Count(least=1),
-    default=_LONGEST_LINE_MB,
+    default=LONGEST_MB,
     show_default=True,
     metavar="MB",
-    help="Refuse an export with a longer line, that is session; it is held in memory.",
+    help="Refuse a file with a longer line; it is held in memory.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @store_options
-def import_(*, file: Sequence[str], dry_run: bool, longest_mb: int, as_json: bool) -> None:
-    """Take in sessions from exports and state.db files.
+def import_(
+    *, file: Sequence[str], program: str | None, dry_run: bool, longest_mb: int, as_json: bool
+) -> None:
+    """Take in exports, state.db files and other agents' histories.
 
     They stay as they are. FILE is what `export` wrote, or the state.db of any Hermes,
     newer ones too, or of this program; its content tells which. - is an export from
@@ -58,13 +64,26 @@ def import_(*, file: Sequence[str], dry_run: bool, longest_mb: int, as_json: boo
 
     An export is refused for its first bad line, which is named: one that is no JSON in UTF-8
     or names a field twice, is too long, or holds no session that can be stored.
+
+    With --from, FILE is what that program keeps: ~/.claude/projects of claude-code,
+    ~/.codex/sessions of codex, the database of a SQLiteSession of the OpenAI Agents SDK or
+    of a SQLChatMessageHistory of LangChain. A session that is here gains what is new in its
+    file, so that importing again is all it takes to keep up.
     """
-    location = chosen_location()
+    location, longest = chosen_location(), longest_mb * _MB
     with ExitStack() as opened:
-        sources = [opened.enter_context(_source(name, location, longest_mb * _MB)) for name in file]
+        sources = (
+            [opened.enter_context(_source(name, location, longest)) for name in file]
+            if program is None
+            else [_of_history(name, program, location, longest) for name in file]
+        )
         with _target(location, dry_run=dry_run) as db:
             try:
-                report = db.import_sessions(_counted(_all(sources)), dry_run=dry_run)
+                report = db.import_sessions(
+                    _counted(_all(sources)),
+                    on_conflict="skip" if program is None else "extend",
+                    dry_run=dry_run,
+                )
             except ImportRejectedError as error:
                 _say_where(error, sources)
         if as_json:
@@ -83,6 +102,8 @@ class _Source:
         sessions: What is in it, to be gone through once.
         about: What can be said of it before.
         line: How the number of a session is told: it is a line of an export.
+        history: The reader, where it is the history of another program.
+        begun: Whether it is being read, or was.
         count: How many sessions of it went by.
     """
 
@@ -90,20 +111,21 @@ class _Source:
     sessions: Iterator[Mapping[str, Any]]
     about: dict[str, Any]
     line: str
+    begun: bool = field(default=False)
     count: int = field(default=0)
+    history: History | None = field(default=None)
 
 
 @contextmanager
 def _source(name: str, target: Location, longest: int) -> Iterator[_Source]:
     about: dict[str, Any] = {"file": name, "kind": "export"}
     if name == _STDIN:
-        yield _Source("stdin", _parsed(sys.stdin.buffer, "stdin", longest), about, "line")
+        yield _Source("stdin", _lines(sys.stdin.buffer, "stdin", longest), about, "line")
         return
     path = Path(name)
     if path.is_dir():
-        raise Failure(f"{name} is a folder; name the files in it")
-    if target.path is not None and Path(os.path.realpath(path)) == target.path:
-        raise Failure(f"{name} is the store itself; name another file, or another store")
+        raise Failure(f"{name} is a folder; name the files in it, or say --from which program")
+    _refuse_the_store(path, target)
     if path.is_file() and is_state_file(path):
         with StateFile(path) as read:
             about = {
@@ -117,93 +139,55 @@ def _source(name: str, target: Location, longest: int) -> Iterator[_Source]:
             yield _Source(name, read.sessions(), about, "session")
     else:
         with path.open("rb") as stream:
-            yield _Source(name, _parsed(stream, name, longest), about, "line")
+            yield _Source(name, _lines(stream, name, longest), about, "line")
 
 
-class _UnreadableError(ImportRejectedError):
-    """A line that is no JSON.
+def _of_history(name: str, program: str, target: Location, longest: int) -> _Source:
+    path = Path(name)
+    if not path.exists():
+        raise Failure(f"{name} does not exist")
+    _refuse_the_store(path, target)
+    history = HISTORIES[program](path, longest=longest)
+    about: dict[str, Any] = {"file": name, "kind": program}
 
-    Attributes:
-        name: Of the file; `line` counts in it.
-    """
+    def sessions() -> Iterator[Mapping[str, Any]]:
+        yield from history.sessions()
+        about["unkept"] = dict(history.unkept.most_common())
+        about["other_files"] = history.other_files
+        about["unfinished"] = history.unfinished
 
-    def __init__(self, name: str, line: int, said: str) -> None:
-        super().__init__(f"line {line}: {said}; nothing was imported", line=line)
-        self.name = name
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its fields; of two with one name a parser would drop one unsaid."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value] # None, so it goes on
-        msg = f"an object has the field {one_line(twice)[:_SHOWN]!r} twice"
-        raise _TwiceError(msg)
-    return fields
+    return _Source(name, sessions(), about, "session", history=history)
 
 
-class _TwiceError(ValueError):
-    """An object names a field twice."""
+def _refuse_the_store(path: Path, target: Location) -> None:
+    if target.path is not None and Path(os.path.realpath(path)) == target.path:
+        raise Failure(f"{path} is the store itself; name another file, or another store")
 
 
-_READER = json.JSONDecoder(object_pairs_hook=_once)
-
-
-def _lines(stream: BinaryIO, name: str, longest: int) -> Iterator[tuple[int, bytes]]:
-    """Number the lines, and hold no more of one than may be."""
-    number = 0
-    while line := stream.readline(longest + 1):
-        number += 1
-        if len(line) > longest and not line.endswith(b"\n"):
-            said = f"it is longer than {longest // _MB:,} MB; --longest-line allows more"
-            raise _UnreadableError(name, number, said)
-        yield number, line
-
-
-def _parsed(stream: BinaryIO, name: str, longest: int) -> Iterator[Mapping[str, Any]]:
-    """Read JSON Lines; the number of a session is that of its line, so no line is passed over."""
-    for number, line in _lines(stream, name, longest):
-        if number == 1 and line.startswith(_GZIP):
-            raise _UnreadableError(name, number, "this is compressed; unpack it first")
-        try:
-            yield _READER.decode(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-        except _TwiceError as error:
-            raise _UnreadableError(name, number, str(error)) from error
-        except RecursionError as error:
-            raise _UnreadableError(name, number, "the JSON is nested too deep") from error
-        except UnicodeDecodeError as error:
-            raise _UnreadableError(name, number, f"byte {error.start + 1} is no UTF-8") from error
-        except ValueError as error:
-            if not line.strip() and not stream.read(1):
-                return  # an empty line at the end
-            said = (
-                f"{error.msg} at {error.pos + 1}"
-                if isinstance(error, json.JSONDecodeError)
-                else error
-            )
-            raise _UnreadableError(name, number, f"this is no JSON ({said})") from error
+def _lines(stream: BinaryIO, name: str, longest: int) -> Iterator[Mapping[str, Any]]:
+    """Read an export; the number of a session is that of its line."""
+    return (value for _, value in documents(stream, name, longest=longest))
 
 
 def _all(sources: Sequence[_Source]) -> Iterator[Mapping[str, Any]]:
     for source in sources:
+        source.begun = True
         for session in source.sessions:
             source.count += 1
             yield session
 
 
 def _say_where(error: ImportRejectedError, sources: Sequence[_Source]) -> NoReturn:
-    """Name the file, and the place in it: the import counts over all of them."""
-    number, said = error.line or 0, str(error).partition(": ")[2]
-    for source in sources:
-        if isinstance(error, _UnreadableError):
-            if error.name == source.name:
-                break
-        elif number <= source.count:
-            break
-        else:
-            number -= source.count
-    raise Failure(f"{source.name}, {source.line} {number}: {said}") from error
+    """Name the file and the place in it: each session is checked as soon as it is read."""
+    said = str(error) if error.line is None else str(error).partition(": ")[2]
+    source = next(each for each in reversed(sources) if each.begun)
+    if isinstance(error, UnreadableError):
+        where = f"{error.name}, line {error.line}"
+    elif source.history is not None:
+        where = source.history.current
+    else:
+        where = f"{source.name}, {source.line} {source.count}"
+    raise Failure(f"{where}: {said}") from error
 
 
 @contextmanager
@@ -243,12 +227,14 @@ def _show(report: ImportReport, sources: Sequence[_Source], *, dry_run: bool) ->
         f"{plural(report['messages'], 'message')}"
     )
     for ids, said in (
+        (report["extended"], "here already, gained what is new"),
         (report["unchanged"], "here already, unchanged"),
         (report["conflicts"], "here already with other content, left as they are here"),
         (report["detached"], "without the parent they name, which is nowhere"),
     ):
         if ids:
-            named = "" if ids is report["unchanged"] else f": {_named(ids)}"
+            expected = ids is report["unchanged"] or ids is report["extended"]
+            named = "" if expected else f": {_named(ids)}"
             click.echo(f"{plural(len(ids), 'session')} {said}{named}")
     if report["retitled"]:
         titles = [f"{each} is {title!r}" for each, title in report["retitled"].items()]
@@ -257,14 +243,19 @@ def _show(report: ImportReport, sources: Sequence[_Source], *, dry_run: bool) ->
             f"{_named(titles)}"
         )
     for source in sources:
-        for key, said in (
-            ("unknown_columns", "columns that are not known"),
-            ("unread_tables", "tables that are not read"),
-            ("left_out", "left out"),
+        for key, said, noun in (
+            ("unknown_columns", "columns that are not known", "row"),
+            ("unread_tables", "tables that are not read", "row"),
+            ("left_out", "left out", "row"),
+            ("unkept", "records that are not kept", "record"),
         ):
             if counts := source.about.get(key):
-                rows = [f"{name} ({plural(count, 'row')})" for name, count in counts.items()]
+                rows = [f"{name} ({plural(count, noun)})" for name, count in counts.items()]
                 click.echo(f"{safe(source.name)}: {said}: {_named(rows)}")
+        if others := source.about.get("other_files"):
+            click.echo(f"{safe(source.name)}: {plural(others, 'file')} of other kinds not read")
+        for file in source.about.get("unfinished", ()):
+            click.echo(f"{safe(file)}: the last line is half written and left for the next time")
 
 
 def _named(names: Sequence[str]) -> str:

@@ -31,16 +31,16 @@ def lines(exported: Iterable[ExportedSession]) -> Iterator[str]:
         yield f"], {json_text(after)[1:]}\n"
 
 
-def json_text(value: Any, *, indent: int | None = None) -> str:
+def json_text(value: Any, *, indent: int | None = None, compact: bool = False) -> str:
     """Write a value as JSON that UTF-8 can hold and every parser reads.
 
     What a damaged file may hold and JSON cannot say does not spoil the rest: a number that is
     not finite is null, bytes are their text.
     """
     try:
-        text = _dump(value, indent)
+        text = _dump(value, indent, compact=compact)
     except ValueError:
-        text = _dump(_finite(value), indent)
+        text = _dump(_finite(value), indent, compact=compact)
     return _SURROGATES.sub(escaped, text)
 
 
@@ -50,8 +50,15 @@ def escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def _dump(value: Any, indent: int | None) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=_damaged)
+def _dump(value: Any, indent: int | None, *, compact: bool) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=False,
+        allow_nan=False,
+        indent=indent,
+        separators=(",", ":") if compact else None,
+        default=_damaged,
+    )
 
 
 def _damaged(value: object) -> str:

@@ -19,11 +19,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from sessionstore.codec import JSON, encode_json, parse_content, parse_json
-from sessionstore.engine import Database, Location, locate, open_read_only, reporting_errors
 from sessionstore.errors import StoreUnavailableError
+from sessionstore.readers.database import opened, reading
 from sessionstore.records import MessageRecord, ModelUsageLine, SessionRecord
-from sessionstore.retry import retry_on_contention
-from sessionstore.settings import StoreSettings
 
 T = TypeVar("T")
 
@@ -98,13 +96,11 @@ def is_state_file(path: str | os.PathLike[str]) -> bool:
     Raises:
         StoreUnavailableError: It cannot be read.
     """
-    location, database = _opened(path)
+    location, database = opened(path)
     try:
         if location.path is None or location.path.stat().st_size < _SMALLEST:
             return False
-        _reading(
-            database, location, lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar()
-        )
+        reading(database, location, lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar())
     except StoreUnavailableError as error:
         cause = error.__cause__
         original = cause.orig if isinstance(cause, DBAPIError) else cause
@@ -115,26 +111,6 @@ def is_state_file(path: str | os.PathLike[str]) -> bool:
         return True
     finally:
         database.close()
-
-
-def _opened(path: str | os.PathLike[str]) -> tuple[Location, Database]:
-    location = locate(path)
-    if location.path is not None and location.path.is_dir():
-        msg = f"{location} is a folder; name a file"
-        raise StoreUnavailableError(msg)
-    return location, open_read_only(location, StoreSettings())
-
-
-def _reading(database: Database, location: Location, unit: Callable[[Connection], T]) -> T:
-    """Run a unit that reads, again while a writer without a write-ahead log is in the way."""
-    settings = StoreSettings()
-    retrying = retry_on_contention(
-        patience_s=settings.write_patience_s,
-        min_attempts=settings.write_min_attempts,
-        pause_s=settings.retry_pause_s,
-    )
-    with reporting_errors(location):
-        return retrying(lambda: database.read(unit))()
 
 
 class StateFile:
@@ -153,7 +129,7 @@ class StateFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._location, self._database = _opened(path)
+        self._location, self._database = opened(path)
         try:
             self._columns = self._read(_columns)
         except BaseException:
@@ -255,7 +231,7 @@ class StateFile:
         return int(self._read(lambda db: db.execute(counted).scalar_one()))
 
     def _read(self, unit: Callable[..., T]) -> T:
-        return _reading(self._database, self._location, unit)
+        return reading(self._database, self._location, unit)
 
     def _exported(self, db: Connection, rowid: int) -> dict[str, Any] | None:
         row = (

@@ -520,17 +520,20 @@ def listing(
     session_id: str,
     *,
     after_id: int | None = None,
+    before_id: int | None = None,
     limit: int | None = None,
     last: int | None = None,
     include_inactive: bool = False,
 ) -> list[MessageRecord]:
-    """List the live messages of a session, or all, by id: those after an id, so many at most.
+    """List the live messages of a session, or all, by id: those between two, so many at most.
 
     With `last` the last so many, still by id.
     """
     wanted = _OF_SESSION if include_inactive else _OF_SESSION.where(_LIVE)
     if after_id is not None:
         wanted = wanted.where(MESSAGES.c.id > after_id)
+    if before_id is not None:
+        wanted = wanted.where(MESSAGES.c.id < before_id)
     if limit is not None:
         wanted = wanted.limit(limit)
     if last is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from sqlalchemy import Connection, insert, select, text, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
 
 from sessionstore.errors import ImportRejectedError, shown
 from sessionstore.models import MESSAGES, MODEL_USAGE, SESSIONS
@@ -250,15 +250,18 @@ def _flag(name: str, value: Any) -> bool:
     raise TypeError(msg)
 
 
-def store(connection: Connection, prepared: Callable[[], Iterator[Prepared]]) -> ImportReport:
+def store(
+    connection: Connection, prepared: Callable[[], Iterator[Prepared]], *, extend: bool = False
+) -> ImportReport:
     """Put prepared sessions in, and say what became of each.
 
     Args:
         connection: An open transaction that writes.
         prepared: Gives them from the first one on each time it is called.
+        extend: Let a session that is here gain what the other copy of it has beyond.
     """
     report = ImportReport(
-        imported=[], unchanged=[], conflicts=[], detached=[], retitled={}, messages=0
+        imported=[], extended=[], unchanged=[], conflicts=[], detached=[], retitled={}, messages=0
     )
     if connection.dialect.name == "postgresql":
         # Ids that come along do not move the sequence, and what draws from it must not meet
@@ -269,8 +272,12 @@ def store(connection: Connection, prepared: Callable[[], Iterator[Prepared]]) ->
         session_id, parent_id = each.session["id"], each.session["parent_session_id"]
         held = exported(connection, session_id) if sessions.exists(connection, session_id) else None
         if held is not None:
-            same = _is_same(connection, each, held)
-            report["unchanged" if same else "conflicts"].append(session_id)
+            if extend:
+                became, added = _extended(connection, each, held)
+                report["messages"] += added
+            else:
+                became = "unchanged" if _is_same(connection, each, held) else "conflicts"
+            report[became].append(session_id)
             continue
         title = _free_title(connection, each.session["title"])
         if title != each.session["title"]:
@@ -300,6 +307,91 @@ def _is_same(connection: Connection, given: Prepared, held: ExportedSession) -> 
     except (ValueError, TypeError):
         return False  # what is here is damaged, and what can be imported is not
     return bool(_comparable(connection, given) == _comparable(connection, here))
+
+
+def _extended(
+    connection: Connection, given: Prepared, held: ExportedSession
+) -> tuple[Literal["extended", "unchanged", "conflicts"], int]:
+    """Add to a session what another copy of it has beyond: how it went, how many messages came.
+
+    The messages here must be those the other copy begins with, whatever became of them since;
+    the other way round there is nothing to add. Then the states of all messages are those of
+    the other copy, and so are the counters where they are higher; of the fields only those
+    are taken that say nothing here.
+    """
+    try:
+        here = _prepared(held)
+    except (ValueError, TypeError):
+        return "conflicts", 0  # what is here is damaged
+    ours, theirs = list(map(_said, here.messages)), list(map(_said, given.messages))
+    shorter = min(len(ours), len(theirs))
+    if here.session["source"] != given.session["source"] or ours[:shorter] != theirs[:shorter]:
+        return "conflicts", 0
+    session_id, values = given.session["id"], _gained(connection, here.session, given.session)
+    if len(theirs) > len(ours):
+        states = [
+            {"of_row": row["id"], **{f"new_{name}": new[name] for name in _MESSAGE_STATES}}
+            for row, new in zip(here.messages, given.messages, strict=False)
+            if any(row[name] != new[name] for name in _MESSAGE_STATES)
+        ]
+        if states:
+            connection.execute(_SET_STATE, states)
+        connection.execute(
+            _INSERT_MESSAGE,
+            [_without_id(row, session_id) for row in given.messages[len(ours) :]],
+        )
+        values |= {name: given.session[name] for name in ("message_count", "tool_call_count")}
+    if not values:
+        return "unchanged", 0
+    connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(values))
+    lines = _higher(here.usage, given.usage)
+    if lines != here.usage:
+        connection.execute(delete(MODEL_USAGE).where(MODEL_USAGE.c.session_id == session_id))
+        connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in lines])
+    return "extended", max(len(theirs) - len(ours), 0)
+
+
+_SET_STATE = (
+    update(MESSAGES)
+    .where(MESSAGES.c.id == bindparam("of_row"))
+    .values({name: bindparam(f"new_{name}") for name in _MESSAGE_STATES})
+)
+
+
+def _said(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("id", *_MESSAGE_STATES)}
+
+
+def _without_id(row: Mapping[str, Any], session_id: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "id"} | {"session_id": session_id}
+
+
+def _gained(
+    connection: Connection, here: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Give the fields that a session gains from another copy of it."""
+    values = {name: given[name] for name in usage.COUNTERS if given[name] > here[name]}
+    for name in ("model", "model_config", "relation"):
+        if here[name] is None and given[name] is not None:
+            values[name] = given[name]
+    if here["title"] is None and given["title"] is not None:
+        values["title"] = _free_title(connection, given["title"])
+    parent_id = given["parent_session_id"]
+    if here["parent_session_id"] is None and parent_id and sessions.exists(connection, parent_id):
+        values["parent_session_id"] = parent_id
+    return values
+
+
+def _higher(
+    here: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Join the lines of two copies: of each model the higher figures."""
+    lines = {tuple(line[name] for name in _USAGE_KEY): dict(line) for line in here}
+    for line in given:
+        held = lines.setdefault(tuple(line[name] for name in _USAGE_KEY), dict(line))
+        for name in (*usage.COUNTERS, "last_seen"):
+            held[name] = max(held[name], line[name])
+    return list(lines.values())
 
 
 def _insert_session(

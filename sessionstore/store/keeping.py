@@ -155,7 +155,7 @@ class KeepingCalls(StoreBase):
         self,
         exported: Iterable[Mapping[str, Any]],
         *,
-        on_conflict: Literal["skip"] = "skip",
+        on_conflict: Literal["skip", "extend"] = "skip",
         dry_run: bool = False,
     ) -> ImportReport:
         """Store exported sessions, as `iter_export` yields them, and say what became of each.
@@ -170,15 +170,17 @@ class KeepingCalls(StoreBase):
 
         Args:
             exported: Sessions with their messages; what is absent has its default.
-            on_conflict: What to do with another copy of a session: leave it.
+            on_conflict: What to do with a session that is here already: `skip` leaves it.
+                `extend` lets it gain the messages that the other copy has beyond those here,
+                if it begins with them, their states, what was used and what it lacks.
             dry_run: Say what would become of each, and store nothing.
 
         Raises:
             ImportRejectedError: A record cannot be stored, or has a field that is not known;
                 names its number, from 1.
         """
-        if on_conflict != "skip":
-            msg = f"on_conflict can be skip, not {shown(on_conflict)}"
+        if on_conflict not in ("skip", "extend"):
+            msg = f"on_conflict can be skip or extend, not {shown(on_conflict)}"
             raise ValueError(msg)
         with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES, "w+", encoding="utf-8") as spool:
             for number, given in enumerate(exported, start=1):
@@ -191,7 +193,7 @@ class KeepingCalls(StoreBase):
                     yield transfer.Prepared(**json.loads(line))
 
             def store(db: Connection) -> ImportReport:
-                report = transfer.store(db, from_start)
+                report = transfer.store(db, from_start, extend=on_conflict == "extend")
                 if dry_run:
                     raise _Undone(report)
                 return report

@@ -285,6 +285,7 @@ class MessageCalls(StoreBase):
         *,
         limit: int | None = None,
         after_id: int | None = None,
+        before_id: int | None = None,
         last: int | None = None,
         include_inactive: bool = False,
     ) -> list[MessageRecord]:
@@ -294,6 +295,7 @@ class MessageCalls(StoreBase):
             session_id: The session.
             limit: At most so many.
             after_id: Only those with a higher id: the next page after the last one seen.
+            before_id: Only those with a lower id: with `last`, the page before the first one seen.
             last: Only the last so many, still by id; not beside `limit`.
             include_inactive: Also what was compacted or undone; see `active`, `compacted`.
 
@@ -306,11 +308,13 @@ class MessageCalls(StoreBase):
             msg = "limit counts from the first message and last from the last; give one of them"
             raise ValueError(msg)
         after = None if after_id is None else checks.row_id("after_id", after_id)
+        before = None if before_id is None else checks.row_id("before_id", before_id)
         return self._read(
             lambda db: messages.listing(
                 db,
                 session_id,
                 after_id=after,
+                before_id=before,
                 limit=wanted,
                 last=tail,
                 include_inactive=include_inactive,

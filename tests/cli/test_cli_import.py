@@ -137,6 +137,7 @@ def test_json_says_all_of_it(take_in: Import, newer: Path, export: Path):
         "unchanged": [],
         "conflicts": [],
         "detached": [],
+        "extended": [],
         "retitled": {},
         "messages": 56,
         "dry_run": False,

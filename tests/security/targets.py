@@ -129,7 +129,7 @@ def importer(data: bytes) -> None:
     """An export comes in or is refused with the line; there is no third thing."""
     number, refused = 0, None
     try:
-        for each in importing._parsed(io.BytesIO(data), "file", 10**6):
+        for each in importing._lines(io.BytesIO(data), "file", 10**6):
             number += 1
             prepared = transfer.prepare(each, number)
             json.loads(json.dumps(prepared.as_json()))

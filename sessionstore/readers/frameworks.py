@@ -1,0 +1,169 @@
+"""Read what two frameworks keep in SQLite: the OpenAI Agents SDK, and LangChain.
+
+`SQLiteSession` has `agent_sessions(session_id, created_at, updated_at)` and
+`agent_messages(id, session_id, message_data, created_at)`, an item of the Responses API as
+JSON in each row (https://openai.github.io/openai-agents-python/sessions/sqlite_session).
+`SQLChatMessageHistory` has `message_store(id, session_id, message)`, a message of LangChain as
+JSON and no time (https://python.langchain.com/docs/integrations/memory/sqlite).
+
+A message is stored as the adapter of that framework stores it, so that the framework finds the
+session in the store and goes on with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from sessionstore.engine import Database, Location
+from sessionstore.errors import ImportRejectedError
+from sessionstore.readers.database import opened, reading
+from sessionstore.readers.draft import Draft, figure, plain
+from sessionstore.readers.history import History
+from sessionstore.readers.kept import keep, tool_call
+from sessionstore.readers.openai_items import message_of
+
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+# What every message of LangChain says, also when it says nothing.
+_UNSAID: tuple[Any, ...] = (None, "", False, [], {})
+
+
+class _Tables(History):
+    """The sessions of one database; each row of one table is a message."""
+
+    pattern = "*.db"
+    table: str
+    message: str
+    time: str
+
+    def _files(self) -> list[Path]:
+        return [self.path]
+
+    def _sessions_of(self, file: Path) -> Iterator[dict[str, Any]]:
+        location, database = opened(file)
+        try:
+            for session_id in self._ids(location, database):
+                draft = self._read(location, database, session_id)
+                if draft.rows:
+                    draft.lacks(id=session_id)
+                    yield draft.exported()
+        finally:
+            database.close()
+
+    def _ids(self, location: Location, database: Database) -> list[str]:
+        def ids(db: Connection) -> list[str] | None:
+            named = {"name": self.table}
+            there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :name"
+            if not db.execute(text(there), named).scalar():
+                return None
+            grouped = f"SELECT session_id, count(*) FROM {self.table} GROUP BY 1 ORDER BY min(id)"  # noqa: S608 - a constant
+            found: list[str] = []
+            for session_id, count in db.execute(text(grouped)):
+                if session_id in (None, ""):
+                    self.unkept["messages of no session"] += count
+                else:
+                    found.append(str(session_id))
+            return found
+
+        found = reading(database, location, ids)
+        if found is None:
+            msg = f"it has no table {self.table}; nothing was imported"
+            raise ImportRejectedError(msg)
+        return found
+
+    def _read(self, location: Location, database: Database, session_id: str) -> Draft:
+        chosen = (
+            f"SELECT id, {self.message}, {self.time} FROM {self.table} "  # noqa: S608 - constants
+            "WHERE session_id = :id ORDER BY id"
+        )
+        rows = reading(
+            database, location, lambda db: db.execute(text(chosen), {"id": session_id}).all()
+        )
+        draft, tools = Draft(self.program), dict[str, str]()
+        for row_id, message, time in rows:
+            draft.at(time)
+            try:
+                value = json.loads(message)
+                if not isinstance(value, dict):
+                    msg = f"a message is an object, not {type(value).__name__}"
+                    raise TypeError(msg)  # noqa: TRY301 - told below like the others
+                self._add(draft, value, tools)
+            except (ValueError, TypeError, RecursionError) as error:
+                msg = f"row {row_id} of {self.table}: {error}; nothing was imported"
+                raise ImportRejectedError(msg) from error
+        return draft
+
+    def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
+        raise NotImplementedError
+
+
+class OpenAIAgents(_Tables):
+    """A file of `SQLiteSession`, with the tables it makes unless it is told others."""
+
+    program = "openai-agents"
+    table, message, time = "agent_messages", "message_data", "created_at"
+
+    def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
+        row = message_of(value, self.program, tools)
+        draft.add(row.pop("role"), **row)
+
+
+class LangChain(_Tables):
+    """A file of `SQLChatMessageHistory`, with the table it makes unless it is told another."""
+
+    program = "langchain"
+    # It keeps no time.
+    table, message, time = "message_store", "message", "NULL"
+
+    def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
+        del tools  # a result says the name itself
+        kind, data = value.get("type"), value.get("data")
+        if not isinstance(kind, str) or not isinstance(data, dict):
+            msg = "a message of LangChain has a type and data"
+            raise TypeError(msg)
+        row: dict[str, Any] = {"content": data.get("content")}
+        if calls := data.get("tool_calls"):
+            if not isinstance(calls, list) or not all(isinstance(each, dict) for each in calls):
+                msg = "tool_calls is a list of objects"
+                raise TypeError(msg)
+            row["tool_calls"] = [
+                tool_call(
+                    call.get("id"),
+                    call.get("name"),
+                    json.dumps(call.get("args"), ensure_ascii=False),
+                )
+                for call in calls
+            ]
+        if kind == "tool":
+            row["tool_call_id"], row["tool_name"] = data.get("tool_call_id"), data.get("name")
+        rest = {**data, "content": None}
+        said = {name for name, each in rest.items() if each not in _UNSAID} - {"type"}
+        if said or kind not in _ROLES or kind == "tool":
+            row["codex_message_items"] = keep(self.program, {**value, "data": rest})
+        draft.add(_ROLES.get(kind) or data.get("role") or kind, **row)
+        _use(draft, data)
+
+
+def _use(draft: Draft, data: Mapping[str, Any]) -> None:
+    usage, told = data.get("usage_metadata"), data.get("response_metadata")
+    model = plain(told.get("model_name")) if isinstance(told, dict) else None
+    draft.lacks(model=model)
+    if not isinstance(usage, dict):
+        return
+    into, out = usage.get("input_token_details"), usage.get("output_token_details")
+    into, out = (each if isinstance(each, dict) else {} for each in (into, out))
+    draft.use(
+        model,
+        {
+            "input_tokens": figure(usage.get("input_tokens")),
+            "output_tokens": figure(usage.get("output_tokens")),
+            "cache_read_tokens": figure(into.get("cache_read")),
+            "cache_write_tokens": figure(into.get("cache_creation")),
+            "reasoning_tokens": figure(out.get("reasoning")),
+            "api_call_count": 1,
+        },
+    )

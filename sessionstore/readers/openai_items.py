@@ -1,0 +1,89 @@
+"""Items of the Responses API of OpenAI, each one message of the store.
+
+What the columns do not hold of an item is kept beside them, under the name of the program
+whose it is, so that the item can be put together again.
+(https://platform.openai.com/docs/api-reference/responses)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sessionstore.readers.kept import keep, tool_call
+from sessionstore.search.body import text_of
+
+ROLES = ("user", "assistant", "system", "developer")
+# Names and marks; not what people look for.
+_UNSAID = ("type", "id", "call_id", "status", "encrypted_content", "role", "phase")
+
+
+def message_of(item: Mapping[str, Any], program: str, names: dict[str, str]) -> dict[str, Any]:
+    """Give the message for an item.
+
+    Args:
+        item: What JSON made of it.
+        program: Whose item it is.
+        names: The names of the tools by the ids of their calls; it gains that of this item.
+    """
+    kind, call_id = item.get("type", "message"), item.get("call_id")
+    role, content = item.get("role"), item.get("content")
+    if isinstance(call_id, str) and isinstance(item.get("name"), str):
+        names[call_id] = item["name"]
+    if kind == "message" and isinstance(role, str) and role and _holds(item, "content"):
+        if list(item) == ["content", "role"] and isinstance(content, str) and role in ROLES:
+            return {"role": role, "content": content}
+        return {"role": role, "content": content, **_beside(item, "content", program)}
+    if kind == "reasoning":
+        said = text_of([item.get("summary"), content])
+        return {
+            "role": "assistant",
+            "reasoning": said or None,
+            "codex_reasoning_items": [item],
+        }
+    if isinstance(call_id, str) and str(kind).endswith("_call"):
+        for field in ("arguments", "input"):
+            if isinstance(item.get(field), str):
+                call = tool_call(call_id, item.get("name", kind), item[field])
+                return {
+                    "role": "assistant",
+                    "tool_calls": [call],
+                    **_beside(item, field, program),
+                }
+    if isinstance(call_id, str) and str(kind).endswith("_output") and _holds(item, "output"):
+        return {
+            "role": "tool",
+            "content": item["output"],
+            "tool_call_id": call_id,
+            "tool_name": names.get(call_id),
+            **_beside(item, "output", program),
+        }
+    return {
+        "role": "tool" if str(kind).endswith("_output") else "assistant",
+        "content": "\n".join(_texts(item)) or None,
+        "tool_name": str(kind),
+        "codex_message_items": keep(program, [None, item]),
+    }
+
+
+def _holds(item: Mapping[str, Any], field: str) -> bool:
+    return field in item and isinstance(item[field], str | list | dict | None)
+
+
+def _beside(item: Mapping[str, Any], field: str, program: str) -> dict[str, Any]:
+    """Keep an item without the one field that the columns of its message hold."""
+    return {"codex_message_items": keep(program, [field, {**item, field: None}])}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """List what is said in an item of a kind that is not known."""
+    if isinstance(value, str):
+        if not value.startswith("data:"):
+            yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            if name not in _UNSAID:
+                yield from _texts(each)
