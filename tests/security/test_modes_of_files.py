@@ -50,6 +50,7 @@ def test_the_store_its_log_and_its_backup_are_the_owners_only(
             "a": 0o700,
             "a/b": 0o700,
             "a/b/state.db": 0o600,
+            "a/b/state.db-lock": 0o600,
             "a/b/state.db-shm": 0o600,
             "a/b/state.db-wal": 0o600,
             "backup.db": 0o600,
@@ -96,6 +97,7 @@ def test_through_a_link_the_file_behind_it_is_made_private(tmp_path: Path, umask
         db.create_session("s", "cli")
         assert modes(tmp_path / "real") == {
             "state.db": 0o600,
+            "state.db-lock": 0o600,
             "state.db-shm": 0o600,
             "state.db-wal": 0o600,
         }
@@ -116,6 +118,7 @@ def test_a_file_that_is_there_keeps_its_mode_and_its_log_has_the_same(
 
         assert modes(path.parent) == {
             "state.db": 0o644,
+            "state.db-lock": 0o600,  # says nothing of what is in the store
             "state.db-shm": 0o644,
             "state.db-wal": 0o644,
             "backup.db": 0o600,  # but what is made of it is the owner's
