@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -59,7 +59,8 @@ _OF_ASSISTANTS = (
 )
 
 # Built once: compiling them costs more than running them.
-_INSERT = insert(MESSAGES)
+_INSERT_IN_ORDER = insert(MESSAGES).returning(MESSAGES.c.id, sort_by_parameter_order=True)
+_CHARACTERS_AT_ONCE = 16_000_000
 # The same for SQLite's driver: by way of Core it takes twice as long.
 _STORED = (*_FIELDS, "content_encoding", "json_columns", "search_text")
 _encoded = operator.itemgetter(*_STORED)
@@ -260,11 +261,25 @@ def _insert(
             driver.execute(_INSERT_SQLITE, (session_id, *_encoded(row))).lastrowid for row in rows
         ]
     ids: list[int] = []
-    for row in rows:
-        stored = connection.execute(_INSERT, {**row, "session_id": session_id})
-        (new_id,) = cast("tuple[int]", stored.inserted_primary_key)
-        ids.append(new_id)
+    for some in _statements(rows):
+        values = [{**row, "session_id": session_id} for row in some]
+        ids += connection.execute(_INSERT_IN_ORDER, values).scalars()
     return ids
+
+
+def _statements(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Part rows into what one statement may hold: a server takes at most 1 GiB."""
+    some: list[Mapping[str, Any]] = []
+    size = 0
+    for row in rows:
+        more = sum(len(value) for value in row.values() if isinstance(value, str))
+        if some and size + more > _CHARACTERS_AT_ONCE:
+            yield some
+            some, size = [], 0
+        some.append(row)
+        size += more
+    if some:
+        yield some
 
 
 def sync(
@@ -282,7 +297,7 @@ def sync(
         SessionNotFoundError: There is no such session.
         ConflictError: The stored messages are not a prefix of the list.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     stored = listing(connection, session_id)
     for position, record in enumerate(stored):
         if position == len(messages) or not _same(messages[position], record):
@@ -326,7 +341,7 @@ def replace(
     Raises:
         SessionNotFoundError: There is no such session.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     connection.execute(delete(MESSAGES).where(MESSAGES.c.session_id == session_id, _LIVE))
     _set_counts(connection, session_id, messages=len(rows), calls=calls)
     return _insert(connection, session_id, rows)
@@ -338,7 +353,7 @@ def clear(connection: Connection, session_id: str) -> int:
     Raises:
         SessionNotFoundError: There is no such session.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     gone = connection.execute(delete(MESSAGES).where(MESSAGES.c.session_id == session_id))
     _set_counts(connection, session_id, messages=0, calls=0)
     return gone.rowcount
@@ -359,7 +374,7 @@ def archive_and_compact(
     Raises:
         SessionNotFoundError: There is no such session.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     live = (MESSAGES.c.session_id == session_id) & _LIVE
     late: list[int] = []
     if through_id is not None:
@@ -383,6 +398,7 @@ def rewind(connection: Connection, session_id: str, message_id: int) -> int:
         MessageNotFoundError: The session has no such live message.
         ValueError: It is no user message.
     """
+    sessions.held(connection, session_id)
     of_session = MESSAGES.c.session_id == session_id
     role = connection.execute(
         select(MESSAGES.c.role).where(of_session, _LIVE, MESSAGES.c.id == message_id)
@@ -414,7 +430,7 @@ def restore(connection: Connection, session_id: str, since_id: int) -> int:
     Raises:
         SessionNotFoundError: There is no such session.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     restored = connection.execute(
         update(MESSAGES)
         .where(MESSAGES.c.session_id == session_id, _UNDONE, MESSAGES.c.id >= since_id)

@@ -7,6 +7,7 @@ from typing import Any, cast
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
+from sessionstore.models import Base
 from sessionstore.records import DayUsage, FileSizes, SourceUsage, UsageSums
 
 _SUMMED = (
@@ -24,7 +25,8 @@ _SUMS = ", ".join(
         *(f"sum({name}), count({name})" for name in _COSTS),
     )
 )
-_TOKENS = "coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0)"
+# Added up apart: of one session the two together may need more than 64 bits.
+_TOKENS = "coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0)"
 
 # Which table's pages, and its indexes', belong to which part; all else is `other`.
 _PARTS = {
@@ -39,7 +41,8 @@ _INDEXES = {"messages_fts_trigram": "trigram_index", "messages_fts": "word_index
 def usage_sums(connection: Connection) -> UsageSums:
     """Add up what all sessions used, and count the live messages."""
     count, *figures = connection.execute(text(f"SELECT {_SUMS} FROM sessions")).one()
-    tokens = dict(zip(_SUMMED, figures, strict=False))
+    # PostgreSQL sums whole numbers up to a decimal one.
+    tokens = {name: int(used) for name, used in zip(_SUMMED, figures, strict=False)}
     costs = figures[len(_SUMMED) :]
     by_source = connection.execute(
         text(
@@ -60,8 +63,10 @@ def usage_sums(connection: Connection) -> UsageSums:
                 for at, name in enumerate(_COSTS)
             },
             "sources": [
-                SourceUsage(source=source or "unknown", sessions=sessions, total_tokens=used)
-                for source, sessions, used in by_source
+                SourceUsage(
+                    source=source or "unknown", sessions=sessions, total_tokens=int(read + written)
+                )
+                for source, sessions, read, written in by_source
             ],
         },
     )
@@ -89,9 +94,30 @@ def usage_by_day(connection: Connection, offset_s: int) -> list[DayUsage]:
     )
     names = DayUsage.__annotations__
     return [
-        cast("DayUsage", dict(zip(names, (row[0] or "unknown", *row[1:]), strict=True)))
-        for row in found
+        cast(
+            "DayUsage",
+            dict(
+                zip(
+                    names,
+                    (day or "unknown", sessions, int(messages), int(read + written), *costs),
+                    strict=True,
+                )
+            ),
+        )
+        for day, sessions, messages, read, written, *costs in found
     ]
+
+
+def tables(connection: Connection) -> list[str]:
+    """Name the tables of a store on a server, each with its schema, as a statement needs it."""
+    found = connection.execute(
+        text(
+            "SELECT format('%I.%I', schemaname, tablename) FROM pg_catalog.pg_tables "
+            "WHERE schemaname = current_schema() AND tablename = ANY(:names) ORDER BY tablename"
+        ),
+        {"names": list(Base.metadata.tables)},
+    )
+    return list(found.scalars())
 
 
 def file_sizes(connection: Connection) -> FileSizes | None:

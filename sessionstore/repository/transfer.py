@@ -18,6 +18,7 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.repository import checks, messages, prompts, sessions, titles, usage
+from sessionstore.repository.dialects import one_at_a_time
 
 _AT_ONCE = 500
 
@@ -247,10 +248,7 @@ def store(connection: Connection, prepared: Callable[[], Iterator[Prepared]]) ->
     report = ImportReport(
         imported=[], unchanged=[], conflicts=[], detached=[], retitled={}, messages=0
     )
-    if connection.dialect.name == "postgresql":
-        # Ids that come along do not move the sequence, and what draws from it must not meet
-        # them: nobody else draws while they come in.
-        connection.execute(text("LOCK TABLE messages IN SHARE ROW EXCLUSIVE MODE"))
+    one_at_a_time(connection, "import of sessions")
     late: list[tuple[str, str]] = []
     for each in prepared():
         session_id, parent_id = each.session["id"], each.session["parent_session_id"]
@@ -307,17 +305,28 @@ def _insert_session(
         for row in new.messages
     ]
     if rows:
+        if keep_ids:
+            reserve_ids(connection, cast("int", rows[-1]["id"]))
         connection.execute(_INSERT_MESSAGE, rows)
-        if keep_ids and connection.dialect.name == "postgresql":
-            connection.execute(_MOVE_SEQUENCE)
     if new.usage:
         connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in new.usage])
 
 
-_MOVE_SEQUENCE = text(
-    "SELECT setval(pg_get_serial_sequence('messages', 'id'), greatest("
-    "(SELECT max(id) FROM messages), nextval(pg_get_serial_sequence('messages', 'id')) - 1))"
-)
+_DRAWN = text("SELECT nextval(pg_get_serial_sequence('messages', 'id'))")
+_DRAW_FROM = text("SELECT setval(pg_get_serial_sequence('messages', 'id'), :highest)")
+
+
+def reserve_ids(connection: Connection, highest: int) -> None:
+    """Let new messages have ids above this one; SQLite sees to that by itself.
+
+    Ids that come along do not move the sequence of a server. It counts for others at once,
+    committed or not; whoever drew one of these before has to draw again.
+    """
+    if connection.dialect.name == "postgresql":
+        drawn = connection.execute(_DRAWN).scalar_one()
+        # An id that was drawn and not used is a gap, and there are others.
+        if drawn < highest:
+            connection.execute(_DRAW_FROM, {"highest": highest})
 
 
 def _are_free(connection: Connection, ids: Sequence[int | None]) -> bool:

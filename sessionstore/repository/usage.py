@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sqlalchemy import BigInteger, Connection, Double, func, insert, select, update
+from sqlalchemy import Connection, Double, func, insert, select, update
 from sqlalchemy import cast as cast_sql
 
 from sessionstore.models import MODEL_USAGE, SESSIONS
@@ -64,16 +64,18 @@ def record(
     Texts of billing and the model fill only what is NULL; the status of a cost takes the
     latest. The lines by model then add up to the totals of the session.
     """
-    before = connection.execute(_TOTALS.where(SESSIONS.c.id == session_id)).mappings().one()
+    # Held until the end, since what is added to it is added here.
+    held = _TOTALS.where(SESSIONS.c.id == session_id).with_for_update(key_share=True)
+    before = connection.execute(held).mappings().one()
     changes: dict[str, Any] = {}
     for name, value in values.items():
-        held = before[name]
+        known = before[name]
         if name in _FIRST:
-            changes[name] = value if held is None else held
+            changes[name] = value if known is None else known
         elif name in _LATEST or absolute:
             changes[name] = value
         else:
-            total = (held or 0) + value
+            total = (known or 0) + value
             # Two figures may be storable and their sum not.
             check = checks.count if name in COUNTERS else checks.cost
             changes[name] = check(f"the sum of {name}", total)
@@ -138,19 +140,20 @@ def by_model(
     connection: Connection, session_id: str | None, source: str | None
 ) -> list[ModelUsage]:
     """Add up what was used of each model, most tokens first; ties by name."""
-    # PostgreSQL sums whole numbers up to a decimal one.
-    total = func.sum(MODEL_USAGE.c.input_tokens + MODEL_USAGE.c.output_tokens).cast(BigInteger)
+    # As floats, since two counters of 64 bits have a sum of more.
+    total = func.sum(
+        cast_sql(MODEL_USAGE.c.input_tokens, Double) + cast_sql(MODEL_USAGE.c.output_tokens, Double)
+    )
     used = (
         select(
             MODEL_USAGE.c.model,
             MODEL_USAGE.c.billing_provider,
             MODEL_USAGE.c.task,
-            *(func.sum(MODEL_USAGE.c[name]).cast(BigInteger) for name in COUNTERS),
-            *(func.sum(MODEL_USAGE.c[name]) for name in COSTS),
-            total,
-            func.count(MODEL_USAGE.c.session_id.distinct()),
-            func.min(MODEL_USAGE.c.first_seen),
-            func.max(MODEL_USAGE.c.last_seen),
+            *(func.sum(MODEL_USAGE.c[name]).label(name) for name in COUNTERS),
+            *(func.sum(MODEL_USAGE.c[name]).label(name) for name in COSTS),
+            func.count(MODEL_USAGE.c.session_id.distinct()).label("session_count"),
+            func.min(MODEL_USAGE.c.first_seen).label("first_seen"),
+            func.max(MODEL_USAGE.c.last_seen).label("last_seen"),
         )
         .group_by(MODEL_USAGE.c.model, MODEL_USAGE.c.billing_provider, MODEL_USAGE.c.task)
         .order_by(
@@ -163,10 +166,14 @@ def by_model(
         used = used.join(SESSIONS, SESSIONS.c.id == MODEL_USAGE.c.session_id).where(
             SESSIONS.c.source == source
         )
-    names = ModelUsage.__annotations__
-    return [
-        cast("ModelUsage", dict(zip(names, row, strict=True))) for row in connection.execute(used)
-    ]
+    found: list[ModelUsage] = []
+    for row in connection.execute(used).mappings():
+        # PostgreSQL sums whole numbers up to a decimal one.
+        sums = {name: int(row[name]) for name in COUNTERS}
+        total_tokens = sums["input_tokens"] + sums["output_tokens"]
+        line = {**row, **sums, "total_tokens": total_tokens}
+        found.append(cast("ModelUsage", {name: line[name] for name in ModelUsage.__annotations__}))
+    return found
 
 
 def lines_of(connection: Connection, session_id: str) -> list[ModelUsageLine]:

@@ -6,12 +6,8 @@ import itertools
 
 import pytest
 from conftest import Clock
-from postgres_server import postgres_server, postgres_url
 
 from sessionstore import SessionDB, StoreSettings
-
-# Fixtures are found by their names in the module that uses them.
-__all__ = ["postgres_server", "postgres_url"]
 
 pytestmark = pytest.mark.postgres
 

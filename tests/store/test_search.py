@@ -252,6 +252,7 @@ class TestContent:
 class TestOrder:
     """Which hit comes first, and that pages neither overlap nor gap."""
 
+    @pytest.mark.sqlite_only
     def test_many_in_a_short_text_come_before_one_in_a_long_text(self, store: SessionDB) -> None:
         long, short = fill(store, ["zebra " + "other words " * 200, "zebra " * 5])
         later = fill(store, ["zebra " + "more words " * 200])[0]
@@ -312,6 +313,7 @@ class TestOrder:
         assert len(ids(store, "kiwi", per_session=3)) == 3 + 2 + 3
         assert len(ids(store, "kiwi", per_session=3, offset=6)) == 2
 
+    @pytest.mark.sqlite_only
     def test_a_file_of_other_programs_without_an_index_still_has_an_order(
         self, store: SessionDB, sql: Callable[..., Any], caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -444,6 +446,7 @@ class TestHits:
             {"role": "assistant", "content": ""},
         ]
 
+    @pytest.mark.sqlite_only
     def test_damaged_rows_are_found_and_shown_like_others(
         self, store: SessionDB, sql: Callable[..., Any]
     ) -> None:
@@ -455,6 +458,7 @@ class TestHits:
         assert hits[0]["snippet"] == ">>>kiwi<<<\ufffd"
 
 
+@pytest.mark.sqlite_only
 class TestTrouble:
     """An index that is damaged or gone costs the order, never a hit."""
 
