@@ -20,6 +20,7 @@ from sessionstore.errors import (
 )
 from sessionstore.records import (
     ConversationMessage,
+    CopyReport,
     Delivery,
     ExportedSession,
     Handoff,
@@ -45,6 +46,7 @@ __all__ = [
     "AmbiguousSessionError",
     "ConflictError",
     "ConversationMessage",
+    "CopyReport",
     "Delivery",
     "ExportedSession",
     "Handoff",

@@ -99,7 +99,8 @@ for _command in (
     *(list_sessions, show, search, stats, export, import_),
     *(keeping.rename, keeping.end, keeping.reopen, keeping.archive, keeping.unarchive),
     *(keeping.pin, keeping.unpin, keeping.delete, keeping.prune),
-    *(upkeep.optimize, upkeep.vacuum, upkeep.purge, upkeep.backup, upkeep.restore),
+    *(upkeep.optimize, upkeep.vacuum, upkeep.purge),
+    *(upkeep.backup, upkeep.restore, upkeep.copy),
     *(doctor, database),
 ):
     main.add_command(_command)

@@ -1,15 +1,25 @@
-"""The commands that care for the file: optimize, vacuum, purge, backup, restore."""
+"""The commands that care for a store: optimize, vacuum, purge, backup, restore, copy."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from sessionstore.cli.asking import confirm, yes_option
-from sessionstore.cli.output import byte_size, is_terminal, plural, safe, size_of, talk, write_json
+from sessionstore.cli.output import (
+    Failure,
+    byte_size,
+    is_terminal,
+    plural,
+    safe,
+    size_of,
+    talk,
+    write_json,
+)
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
 from sessionstore.models import SCHEMA_REVISION
@@ -129,3 +139,42 @@ def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> N
         talk(f"What was there is kept as {report['kept_as']}")
     if report["revision"] != SCHEMA_REVISION:
         talk("The backup is older than this release; `sessionstore db upgrade` brings it up.")
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target")
+@_as_json
+def copy(*, source: str, target: str, as_json: bool) -> None:
+    """Copy a whole store into an empty one, a file or a server.
+
+    SOURCE and TARGET are each a path or an SQLAlchemy URL. Everything goes as it is stored,
+    with its ids, and both are compared at the end; the source is only read. Broken off, the
+    same command goes on where it was. An absent TARGET is made.
+    """
+    try:
+        with (
+            SessionDB(**_named(source), read_only=True, migrate=False) as here,
+            SessionDB(**_named(target)) as there,
+            Progress("rows") as bar,
+        ):
+            report = there.copy_from(here, progress=bar.at)
+    except ValueError as error:
+        raise Failure(str(error)) from error
+    if as_json:
+        write_json(report)
+        return
+    click.echo(
+        f"copied {plural(report['sessions'], 'session')} with "
+        f"{plural(report['messages'], 'message')}, compared in full "
+        f"(SHA-256 {report['sha256'][:16]})"
+    )
+    for table, count in report["left_out"].items():
+        talk(f"{plural(count, 'row')} of {table} refer to a session that is not there: left out")
+    if report["mended"]:
+        talk(f"{plural(report['mended'], 'row')} held what no store can hold, and were mended")
+
+
+def _named(store: str) -> dict[str, Any]:
+    """Tell a URL from a path."""
+    return {"url": store} if "://" in store else {"db_path": store}

@@ -35,7 +35,7 @@ from sessionstore.records import ConversationMessage, MessageRecord
 from sessionstore.repository import chains, checks, sessions
 from sessionstore.search import index_text
 
-_TEXTS = (
+ENCODED_TEXTS = (
     "tool_name",
     "tool_call_id",
     "finish_reason",
@@ -44,7 +44,7 @@ _TEXTS = (
     "platform_message_id",
 )
 _JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
-_FIELDS = ("role", "content", "timestamp", "token_count", *_TEXTS, *_JSON)
+_FIELDS = ("role", "content", "timestamp", "token_count", *ENCODED_TEXTS, *_JSON)
 
 # What a model is given of a message beside role and content, where there is something.
 _OF_ALL = ("tool_call_id", "tool_name", "tool_calls")
@@ -125,7 +125,7 @@ def new_message(message: Mapping[str, Any], *, now: float) -> dict[str, Any]:
     }
     values["content"], values["content_encoding"] = encode_content(message.get("content"))
     encoded: list[str] = []
-    for name in _TEXTS:
+    for name in ENCODED_TEXTS:
         text = checks.optional_text(name, message.get(name))
         if text is not None and not is_plain(text):
             text = encode_text(text)
@@ -206,7 +206,7 @@ def record_of(row: Sequence[Any]) -> MessageRecord:
     if encoded_columns:
         texts = cast("dict[str, str | None]", record)
         for name in as_text(encoded_columns).split(","):
-            if name in _TEXTS and (text := texts[name]) is not None:
+            if name in ENCODED_TEXTS and (text := texts[name]) is not None:
                 texts[name] = decode_text(text)
     return record
 

@@ -24,7 +24,7 @@ _AT_ONCE = 500
 
 # Old stores hold titles that are longer than a new one may be; an index of PostgreSQL takes
 # 2,704 bytes at most.
-_LONGEST_TITLE = 500
+LONGEST_TITLE = 500
 # Messages that come after need ids too: beyond 2**63 - 1 there are none.
 _LARGEST_ID = 2**53
 
@@ -142,8 +142,8 @@ _USAGE_KEY = ("model", "billing_provider", "task")
 
 def _title(given: Any) -> str | None:
     title = checks.plain_text("title", given) or None
-    if title is not None and len(title) > _LONGEST_TITLE:
-        msg = f"title too long: {len(title)} characters, at most {_LONGEST_TITLE}"
+    if title is not None and len(title) > LONGEST_TITLE:
+        msg = f"title too long: {len(title)} characters, at most {LONGEST_TITLE}"
         raise ValueError(msg)
     return title
 

@@ -5,6 +5,7 @@ this process is lost (https://www.sqlite.org/howtocorrupt.html, 2.2).
 """
 
 from sessionstore.upkeep.backup import back_up
+from sessionstore.upkeep.copying import copy
 from sessionstore.upkeep.examine import examine, index_findings, schema_objects
 from sessionstore.upkeep.findings import Finding
 from sessionstore.upkeep.repair import repair
@@ -14,6 +15,7 @@ __all__ = [
     "Finding",
     "RestoreReport",
     "back_up",
+    "copy",
     "examine",
     "index_findings",
     "repair",
