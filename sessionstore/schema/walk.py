@@ -280,7 +280,7 @@ def _lock_schema(connection: Connection, location: Location, settings: StoreSett
     # waits behind a long reader so lets those go first who came after it.
     for statement in (
         f"SET LOCAL lock_timeout = {settings.busy_timeout_s * 1000:.0f}",
-        f"SET LOCAL statement_timeout = {_STATEMENT_TIMEOUT_S * 1000:d}",
+        f"SET LOCAL statement_timeout = {_STATEMENT_TIMEOUT_S * 1000:.0f}",
         f"SELECT pg_advisory_xact_lock({_ADVISORY_KEY:d})",
     ):
         connection.exec_driver_sql(statement)
