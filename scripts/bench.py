@@ -201,12 +201,19 @@ BENCHES: dict[str, Callable[[Path], list[Line]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benches that were named, all if none was, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    named = "|".join([*BENCHES, "search"])
-    parser.add_argument("benches", nargs="*", metavar=named, help="default: all but search")
+    named = "|".join([*BENCHES, "search", "server"])
+    parser.add_argument(
+        "benches", nargs="*", metavar=named, help="default: all but search and server"
+    )
     parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--messages", type=int, default=100_000, help="of search only")
     parser.add_argument("--folder", help="of search only: keep its two files here")
+    parser.add_argument("--url", help="of server only: an empty database, else one is started")
     options = parser.parse_args(arguments)
+    if options.benches == ["server"]:
+        import bench_server
+
+        return bench_server.main(["--url", options.url] if options.url else [])
     if options.benches == ["search"]:
         import bench_search
 
