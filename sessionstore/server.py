@@ -99,7 +99,7 @@ def engine_for(url: URL, settings: StoreSettings, *, read_only: bool) -> Engine:
     if schema is not None:
         # Nothing after it: what is missing there must not be found in the store of another.
         said.append(f'SET LOCAL search_path = "{schema}"')
-    writes = "; ".join(["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", *said])
+    writes = "; ".join(["BEGIN ISOLATION LEVEL READ COMMITTED", *said])
     # All statements of a call that reads see one state.
     reads = "; ".join(["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *said])
 

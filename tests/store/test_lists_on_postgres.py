@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from conftest import Clock
+from clocks import Clock
 
 from sessionstore import SessionDB, StoreSettings
 
