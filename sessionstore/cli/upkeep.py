@@ -21,7 +21,13 @@ from sessionstore.cli.output import (
     write_json,
 )
 from sessionstore.cli.progress import Progress
-from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
+from sessionstore.cli.store import (
+    chosen_location,
+    existing_location,
+    opened,
+    require_none_chosen,
+    store_options,
+)
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
@@ -152,6 +158,7 @@ def copy(*, source: str, target: str, as_json: bool) -> None:
     with its ids, and both are compared at the end; the source is only read. Broken off, the
     same command goes on where it was. An absent TARGET is made.
     """
+    require_none_chosen()
     try:
         with (
             SessionDB(**_named(source), read_only=True, migrate=False) as here,

@@ -115,3 +115,10 @@ def test_a_copy_killed_in_the_middle_goes_on_when_it_is_run_again(url, path):
         assert (report["messages"], report["resumed"]) == (24, True)
         assert target.export_all() == expected
         assert process("copy", str(path), url).returncode == 1
+
+
+def test_copying_what_is_not_there_or_naming_a_third_store_is_refused(url, path):
+    absent = process("copy", str(path), url)
+    assert (absent.returncode, path.exists()) == (1, False)
+    assert process("--db", str(path), "copy", str(path), url).returncode == 2
+    assert process("copy", "nonsense://x/y", url).returncode == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from postgres_server import Server, find_binaries, new_folder
+from postgres_server import VARIABLE, Server, find_binaries, new_folder
 from sqlalchemy import event
 
 from sessionstore import (
@@ -307,6 +308,8 @@ def test_an_error_that_was_passed_over_is_not_taken_for_a_success(url):
 
 
 def test_a_standby_or_a_role_without_rights_says_so(url, other):
+    if VARIABLE in os.environ:
+        pytest.skip("another role may need a password on a server that is only named")
     name = url.rpartition("/")[2].partition("?")[0]
     with SessionDB(url=url) as db:
         db.create_session("s", "cli")
