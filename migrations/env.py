@@ -27,11 +27,17 @@ FULL_TEXT = "messages_fts"
 
 def run(connection: Connection, metadata: MetaData | None) -> None:
     """Run what the command asks for on a connection that is in a transaction."""
+    # Else Alembic would take the `alembic_version` of another schema for this store's, where
+    # that one is on the search path too.
+    schema = None
+    if connection.dialect.name == "postgresql":
+        schema = connection.exec_driver_sql("SELECT current_schema()").scalar()
     context.configure(
         connection=connection,
         target_metadata=metadata,
         include_name=include_name,
         include_object=include_object,
+        version_table_schema=schema,
         transactional_ddl=True,
     )
     with context.begin_transaction(), reading_as_meant(connection), warnings.catch_warnings():
@@ -43,8 +49,12 @@ def run(connection: Connection, metadata: MetaData | None) -> None:
 
 
 def include_name(name: str | None, kind: str, _parents: object) -> bool:
-    """Keep autogenerate from seeing the full-text tables."""
-    return not (kind == "table" and name is not None and name.startswith(FULL_TEXT))
+    """Keep autogenerate from seeing the full-text tables, and Alembic's own."""
+    return not (
+        kind == "table"
+        and name is not None
+        and (name.startswith(FULL_TEXT) or name == "alembic_version")
+    )
 
 
 def include_object(

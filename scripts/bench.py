@@ -207,7 +207,7 @@ BENCHES: dict[str, Callable[[Path], list[Line]]] = {
 
 
 # What is measured by a file of its own, bench_NAME.py.
-APART = ("peers", "search", "writers")
+APART = ("peers", "search", "server", "writers")
 
 
 def show(lines: Sequence[Line], *, check: bool) -> int:

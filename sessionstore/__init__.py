@@ -22,6 +22,7 @@ from sessionstore.errors import (
 )
 from sessionstore.records import (
     ConversationMessage,
+    CopyReport,
     Delivery,
     ExportedSession,
     Handoff,
@@ -51,6 +52,7 @@ __all__ = [
     "AsyncSessionDB",
     "ConflictError",
     "ConversationMessage",
+    "CopyReport",
     "Delivery",
     "ExportedSession",
     "Handoff",

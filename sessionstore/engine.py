@@ -27,7 +27,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import NullPool
 
-from sessionstore import forking
+from sessionstore import forking, server
 from sessionstore.errors import (
     ConflictError,
     SessionStoreError,
@@ -51,8 +51,8 @@ _SETTLE_ATTEMPTS = 20
 # Longer than the coarsest tick of a kernel's clock.
 _TICK_S = 0.015
 
-# How a connection is told to begin; read by the `begin` listener below.
-WRITE_OPTION = "sessionstore_write"
+# How a connection is told to begin; read by the `begin` listener below, and the server's.
+WRITE_OPTION = server.WRITE_OPTION
 
 # Serialises the creation of files within this process: whoever finds the file there may
 # open it only after the descriptor that made it is closed again, since closing a
@@ -117,6 +117,7 @@ def locate(
         # What is left of a password would be taken for the host, and shown as one.
         msg = "this is no database URL: an @ in a user or a password is written %40"
         raise ValueError(msg)
+    server.schema_of(parsed)
     return Location(parsed, None)
 
 
@@ -220,9 +221,9 @@ class Database:
 
         A text factory of ours takes a sixth of a load, and damage is rare.
         """
+        if self.location.path is None:
+            return server.run(connection, unit, str(self.location))
         raw: Any = connection.connection.driver_connection
-        if self.location.path is None or raw is None:
-            return self._guarded(connection, unit)
         raw.text_factory = str
         try:
             return self._guarded(connection, unit)
@@ -266,7 +267,9 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
         StoreBusyError: The switch to WAL found the file locked for too long.
     """
     if location.path is None:
-        return Database(location, _server_engine(location, settings), read_only=False)
+        return Database(
+            location, _server_engine(location, settings, read_only=False), read_only=False
+        )
     forking.refuse_inherited(location.path)
     _create_private_file(location.path)
     uri = location.path.as_uri() + "?mode=rw"
@@ -307,7 +310,7 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
         StoreUnavailableError: There is no such file.
     """
     if location.path is None:
-        engine = _server_engine(location, settings, postgresql_readonly=True)
+        engine = _server_engine(location, settings, read_only=True)
         return Database(location, engine, read_only=True)
     path = location.path
     try:
@@ -335,18 +338,9 @@ def open_read_only(location: Location, settings: StoreSettings) -> Database:
     return Database(location, engine, read_only=True)
 
 
-def _server_engine(location: Location, settings: StoreSettings, **options: bool) -> Engine:
+def _server_engine(location: Location, settings: StoreSettings, *, read_only: bool) -> Engine:
     try:
-        return create_engine(
-            location.url,
-            poolclass=LastingPool,
-            pool_size=settings.connections,
-            pool_timeout=settings.busy_timeout_s,
-            pool_pre_ping=True,
-            hide_parameters=True,
-            execution_options=options,
-            connect_args={"application_name": "sessionstore"},
-        )
+        return server.engine_for(location.url, settings, read_only=read_only)
     except ImportError as error:
         msg = (
             f"{location}: the driver {error.name} is not installed; "
@@ -615,4 +609,7 @@ def _translated(error: Exception, location: Location) -> SessionStoreError:
     said = str(original).strip().partition("\n")[0]
     if (getattr(original, "sqlstate", None) or "").startswith("23"):
         return ConflictError(f"{location}: {said}; nothing was written")
-    return StoreUnavailableError(f"{location}: {said}")
+    reason = server.reason(original) if original else None
+    said = f"{reason} ({said})" if reason else said
+    effect = "" if location.path else "; nothing was written"
+    return StoreUnavailableError(f"{location}: {said}{effect}")

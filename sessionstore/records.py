@@ -313,6 +313,23 @@ class BackupReport(TypedDict):
     bytes: int
 
 
+class CopyReport(TypedDict):
+    """What a copy of a store holds; it was compared with the source before this is told.
+
+    `rows` and `left_out` count by table; left out is what refers to a session that is not there.
+    `mended` counts the rows that other programs filled with what a server cannot hold, `sha256`
+    is over all rows, and `resumed` says that an earlier run had begun.
+    """
+
+    sessions: int
+    messages: int
+    rows: dict[str, int]
+    left_out: dict[str, int]
+    mended: int
+    resumed: bool
+    sha256: str
+
+
 class Delivery(TypedDict):
     """Something owed to a chat."""
 

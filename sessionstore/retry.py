@@ -23,6 +23,14 @@ SQLITE_CONTENTION = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 # https://www.postgresql.org/docs/current/errcodes-appendix.html:
 # serialization_failure, deadlock_detected, lock_not_available.
 POSTGRES_CONTENTION = frozenset({"40001", "40P01", "55P03"})
+# unique_violation, foreign_key_violation. A unit asks before it writes, so that these come
+# only of what another transaction did in between; the next attempt sees it and says what it
+# means. SQLite has one writer at a time, and nothing is in between.
+POSTGRES_RACES = frozenset({"23505", "23503"})
+# Races are rare, and what is none would come again each time. A connection that is lost
+# twice may be lost through the unit itself, which must not take the server down for ever.
+_MORE_AFTER_RACES = 5
+_MORE_AFTER_LOSS = 2
 
 
 class OtherThreadsError(Exception):
@@ -41,6 +49,19 @@ def is_contention(error: BaseException) -> bool:
         code = getattr(original, "sqlite_errorcode", None)
         return code is not None and code & 0xFF in SQLITE_CONTENTION
     return getattr(original, "sqlstate", None) in POSTGRES_CONTENTION
+
+
+def _more_attempts(error: BaseException) -> int:
+    """Say how often a unit is run again after this, which is no contention.
+
+    A connection that is lost before COMMIT was said leaves nothing behind: the server undoes
+    what was begun. (Lost while COMMIT was said, it is another error: see `server.run`.)
+    """
+    if not isinstance(error, DBAPIError):
+        return 0
+    if error.connection_invalidated:
+        return _MORE_AFTER_LOSS
+    return _MORE_AFTER_RACES if getattr(error.orig, "sqlstate", None) in POSTGRES_RACES else 0
 
 
 def busy(error: BaseException, *, attempts: int, waited_s: float, writes: bool) -> StoreBusyError:
@@ -70,6 +91,9 @@ def retry_on_contention(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function run again while contention keeps it from finishing.
 
+    And a few times where a connection to a server was lost, or another transaction came
+    between what the function asked and what it wrote.
+
     The function is a whole unit of work: it begins its own transaction and has no effect
     unless it commits, so that running it again is safe. Between two attempts a random
     pause lets competing writers fall out of step.
@@ -92,14 +116,20 @@ def retry_on_contention(
         @functools.wraps(unit)
         def retried(*args: P.args, **kwargs: P.kwargs) -> R:
             began_at = clock()
-            attempts = 0
+            attempts = others = 0
             while True:
                 attempts += 1
                 try:
                     return unit(*args, **kwargs)
                 except Exception as error:
-                    if not enabled or not is_contention(error):
+                    if not enabled:
                         raise
+                    if not is_contention(error):
+                        others += 1
+                        if others > _more_attempts(error):
+                            raise
+                        sleep(jitter(*pause_s))
+                        continue
                     waited_s = clock() - began_at
                     if attempts >= min_attempts and waited_s >= patience_s:
                         raise busy(

@@ -119,6 +119,6 @@ for _command in (
     *(keeping.rename, keeping.end, keeping.reopen, keeping.archive, keeping.unarchive),
     *(keeping.pin, keeping.unpin, keeping.delete, keeping.prune),
     *(upkeep.optimize, upkeep.vacuum, upkeep.purge, upkeep.backup, upkeep.restore),
-    *(upkeep.recover, doctor, database, mcp),
+    *(upkeep.recover, upkeep.copy, doctor, database, mcp),
 ):
     main.add_command(_command)

@@ -22,7 +22,7 @@ Results go to stdout, talk goes to stderr. Exit status: 0 fine, 1 an error, told
 2 wrong usage. `NO_COLOR` is honoured, in a pipe nothing is cut or coloured, and what a stored
 text could make a terminal do is written out instead, such as `\\x1b`.
 
-Every command takes, before its name or after it:
+Every command takes, before its name or after it (`copy` names its two stores itself):
 
 | option | |
 | --- | --- |

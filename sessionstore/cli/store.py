@@ -52,6 +52,13 @@ def chosen_location() -> Location:
         raise Failure(str(error)) from error
 
 
+def require_none_chosen() -> None:
+    """Refuse `--db` and `--url` before a command that names its stores itself."""
+    meta = click.get_current_context().meta
+    if meta.get(_DB) is not None or meta.get(_URL) is not None:
+        raise click.UsageError("this command names its stores itself, without --db and --url")
+
+
 def existing_location() -> Location:
     """Say the same, for a command that makes nothing: a file has to be there.
 

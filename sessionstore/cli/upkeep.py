@@ -1,4 +1,4 @@
-"""The commands that care for the file: optimize, vacuum, purge, backup, restore, recover."""
+"""The commands that care for a store: optimize, vacuum, purge, backup, restore, recover, copy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from sessionstore.cli.asking import confirm, yes_option
 from sessionstore.cli.output import (
+    Failure,
     byte_size,
     is_terminal,
     one_line,
@@ -22,7 +23,13 @@ from sessionstore.cli.output import (
     write_json,
 )
 from sessionstore.cli.progress import Progress
-from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
+from sessionstore.cli.store import (
+    chosen_location,
+    existing_location,
+    opened,
+    require_none_chosen,
+    store_options,
+)
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
@@ -239,3 +246,43 @@ def _show_recovery(report: RecoveryReport) -> None:
 def _named(ids: Sequence[str]) -> str:
     shown = ", ".join(map(one_line, ids[:_NAMED]))
     return f"{shown} and {len(ids) - _NAMED} more" if len(ids) > _NAMED else shown
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target")
+@_as_json
+def copy(*, source: str, target: str, as_json: bool) -> None:
+    """Copy a whole store into an empty one, a file or a server.
+
+    SOURCE and TARGET are each a path or an SQLAlchemy URL. Everything goes as it is stored,
+    with its ids, and both are compared at the end; the source is only read. Broken off, the
+    same command goes on where it was. An absent TARGET is made.
+    """
+    require_none_chosen()
+    try:
+        with (
+            SessionDB(**_place(source), read_only=True, migrate=False) as here,
+            SessionDB(**_place(target)) as there,
+            Progress("rows") as bar,
+        ):
+            report = there.copy_from(here, progress=bar.at)
+    except ValueError as error:
+        raise Failure(str(error)) from error
+    if as_json:
+        write_json(report)
+        return
+    click.echo(
+        f"copied {plural(report['sessions'], 'session')} with "
+        f"{plural(report['messages'], 'message')}, compared in full "
+        f"(SHA-256 {report['sha256'][:16]})"
+    )
+    for table, count in report["left_out"].items():
+        talk(f"{plural(count, 'row')} of {table} refer to a session that is not there: left out")
+    if report["mended"]:
+        talk(f"{plural(report['mended'], 'row')} held what no store can hold, and were mended")
+
+
+def _place(store: str) -> dict[str, Any]:
+    """Tell a URL from a path."""
+    return {"url": store} if "://" in store else {"db_path": store}

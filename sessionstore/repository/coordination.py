@@ -20,10 +20,8 @@ from sqlalchemy import (
     delete,
     or_,
     select,
-    text,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 
 from sessionstore.codec import decode_json
@@ -31,6 +29,7 @@ from sessionstore.errors import SessionNotFoundError
 from sessionstore.models import COMPRESSION_LOCKS, DELIVERIES, GATEWAY_ROUTES, SESSIONS
 from sessionstore.records import Delivery, Handoff, SessionRecord
 from sessionstore.repository import sessions
+from sessionstore.repository.dialects import insert_into, one_at_a_time
 
 PENDING = "pending"
 CLAIMED = "claimed"
@@ -44,14 +43,10 @@ DELIVERY_STATES = (PENDING, CLAIMED, DELIVERED, FAILED)
 _AT_ONCE = 1000
 
 
-def _insert(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
-    return (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
-
-
 @functools.cache
 def _insert_or_ignore(dialect: str, table: Table) -> ReturningInsert[Any]:
     # What it returns says whether it made a row; a count is not to be had on PostgreSQL.
-    return _insert(dialect, table).on_conflict_do_nothing().returning(*table.primary_key)
+    return insert_into(table, dialect).on_conflict_do_nothing().returning(*table.primary_key)
 
 
 # Locks.
@@ -136,7 +131,7 @@ def save_route(
 
 @functools.cache
 def _upsert_route(dialect: str) -> Insert:
-    made = _insert(dialect, GATEWAY_ROUTES)
+    made = insert_into(GATEWAY_ROUTES, dialect)
     return made.on_conflict_do_update(
         index_elements=[GATEWAY_ROUTES.c.scope, GATEWAY_ROUTES.c.session_key],
         set_={name: made.excluded[name] for name in ("entry_json", "updated_at")},
@@ -157,9 +152,8 @@ def replace_routes(
     connection: Connection, scope: str, entries: Mapping[str, str], *, now: float
 ) -> None:
     """Put new routes in the place of all of a scope."""
-    if connection.dialect.name == "postgresql":
-        # A DELETE sees no row that another transaction is about to commit.
-        connection.execute(text("LOCK TABLE gateway_routing IN SHARE ROW EXCLUSIVE MODE"))
+    # A DELETE sees no row that another transaction is about to commit.
+    one_at_a_time(connection, f"gateway_routing {scope}")
     connection.execute(delete(GATEWAY_ROUTES).where(GATEWAY_ROUTES.c.scope == scope))
     for session_key, entry_json in entries.items():
         save_route(connection, scope, session_key, entry_json, now=now)

@@ -1,10 +1,10 @@
-"""INSERT … ON CONFLICT as each back end has it; only the one at hand is loaded."""
+"""What is said otherwise to each back end; only the dialect of the one at hand is loaded."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Table
+from sqlalchemy import Connection, Table, text
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
@@ -23,3 +23,15 @@ def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert
     from sqlalchemy.dialects import sqlite
 
     return sqlite.insert(table)
+
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+
+def one_at_a_time(connection: Connection, name: str) -> None:
+    """Keep other transactions that name the same off until the end of this one.
+
+    Writers who do not ask for it go on. SQLite has one writer at a time anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_LOCK, {"name": name})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 import unicodedata
 from typing import Any
 
@@ -73,6 +75,37 @@ def conditions(
 def _contains(connection: Connection, column: str, parameter: str) -> str:
     """Write that a text column holds a casefolded parameter, literally (no LIKE pattern)."""
     if connection.dialect.name == "postgresql":
-        return f"strpos(lower({column}), lower(:{parameter})) > 0"
+        return f"strpos({_casefold_on_server(column)}, :{parameter}) > 0"
     # As bytes: the driver fails a statement whose function is given text that is no UTF-8.
     return f"instr(casefold(CAST({column} AS BLOB)), :{parameter}) > 0"
+
+
+def _casefold_on_server(column: str) -> str:
+    """Write what Python's casefold() makes of a column.
+
+    The server's lower() knows what the locale of its database knows, of "C" ASCII alone, and
+    leaves ß as it is.
+    """
+    singles, longer = _foldings()
+    folded = f"translate({column}, '{''.join(singles)}', '{''.join(singles.values())}')"
+    for character, fold in longer.items():
+        folded = f"replace({folded}, '{character}', '{fold}')"
+    # Where each character is one byte all are ASCII.
+    return (
+        f"(CASE WHEN octet_length({column}) = length({column}) THEN lower({column}) "
+        f"ELSE {folded} END)"
+    )
+
+
+@functools.cache
+def _foldings() -> tuple[dict[str, str], dict[str, str]]:
+    """Map the characters that casefold() changes: to one other, and to several."""
+    changed = {
+        character: fold
+        for character in map(chr, range(sys.maxunicode + 1))
+        if (fold := character.casefold()) != character
+    }
+    return (
+        {character: fold for character, fold in changed.items() if len(fold) == 1},
+        {character: fold for character, fold in changed.items() if len(fold) > 1},
+    )

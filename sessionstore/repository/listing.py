@@ -52,20 +52,30 @@ def rich(
     if not include_children:
         conditions.append(is_head("s"))
 
+    on_server = connection.dialect.name == "postgresql"
+
     def entries(*more: str, limit: int, offset: int) -> list[_Entry]:
-        form = _page(shown=shown, chains_as_one=chains_as_one, by_activity=by_activity)
+        form = _page(
+            shown=shown,
+            chains_as_one=chains_as_one,
+            by_activity=by_activity,
+            on_server=on_server,
+        )
         query = text(
             form.format(
                 key=sessions.row_key(connection, shown),
-                # SQLite takes that for the order of the walk; elsewhere it has no condition.
-                join="JOIN" if connection.dialect.name == "postgresql" else "CROSS JOIN",
                 conditions=" AND ".join([*conditions, *more]) or "1 = 1",
             )
         )
         if exclude_sources:
             query = query.bindparams(bindparam("excluded", expanding=True))
         page = connection.execute(query, parameters | {"limit": limit, "offset": offset})
-        return [_Entry(*row) for row in page]
+        found = [_Entry(*row) for row in page]
+        if on_server and chains_as_one and by_activity:
+            # They come from the very first on, and with all that tie with the last.
+            found.sort(key=lambda each: (each.active, each.root), reverse=True)
+            found = found[offset : offset + limit]
+        return found
 
     wanted_count = ALL if limit is None else limit
     if not pinned_first:
@@ -89,7 +99,7 @@ class _Entry(NamedTuple):
 
 
 @functools.cache
-def _page(*, shown: str, chains_as_one: bool, by_activity: bool) -> str:
+def _page(*, shown: str, chains_as_one: bool, by_activity: bool, on_server: bool) -> str:
     """Write the query for a page of entries, its conditions and their key left open.
 
     `s` is the root of an entry and `t` the session at the end of its chain; one of the two is
@@ -103,23 +113,46 @@ def _page(*, shown: str, chains_as_one: bool, by_activity: bool) -> str:
             f"SELECT {{key}}, s.id, s.id, s.started_at, {activity('s')} FROM sessions s "
             "WHERE " + order.replace("{{}}", f"{key} DESC")
         )
+    each = _each_on_server("y", "link.id") if on_server else "JOIN sessions y ON y.id = link.id"
     latest = (
-        f"WITH RECURSIVE {link_from('s')} SELECT {{}} FROM link "
-        f"JOIN sessions y ON y.id = link.id ORDER BY {activity('y')} DESC, y.id DESC LIMIT 1"
+        f"WITH RECURSIVE {link_from('s')} SELECT {{}} FROM link {each} "
+        f"ORDER BY {activity('y')} DESC, y.id DESC LIMIT 1"
     )
-    tip = f"{{join}} sessions t ON t.id = ({tip_of('s')}) " if shown == "t" else ""
+    join = _each_on_server if on_server else _each_in_file
+    tip = join("t", tip_of("s")) if shown == "t" else ""
     columns = f"SELECT {{key}}, s.id, {shown}.id, s.started_at, "
     if not by_activity:
         return (
             f"{columns}({latest.format(activity('y'))}) FROM sessions s {tip}WHERE "
             + order.replace("{{}}", "s.started_at DESC")
         )
+    walked = "sessions"
+    ordered = order.replace("{{}}", f"{activity('x')} DESC")
+    if on_server:
+        # It sorts all that there is where the order is not just that of the walk.
+        walked = f"(SELECT * FROM sessions w ORDER BY {activity('w')} DESC, w.id DESC)"
+        ordered = (
+            f"{{conditions}} ORDER BY {activity('x')} DESC "
+            "FETCH FIRST (CAST(:limit AS bigint) + :offset) ROWS WITH TIES"
+        )
     return (
-        f"{columns}{activity('x')} FROM sessions x "
-        f"{{join}} sessions s ON s.id = ({root_of('x')}) {tip}"
-        f"WHERE x.id = ({latest.format('y.id')}) AND "
-        + order.replace("{{}}", f"{activity('x')} DESC")
+        f"{columns}{activity('x')} FROM {walked} x {join('s', root_of('x'))}{tip}"
+        f"WHERE x.id = ({latest.format('y.id')}) AND {ordered}"
     )
+
+
+def _each_in_file(name: str, wanted: str) -> str:
+    """Join the session whose id a query gives; SQLite takes the order of a CROSS JOIN as said."""
+    return f"CROSS JOIN sessions {name} ON {name}.id = ({wanted}) "
+
+
+def _each_on_server(name: str, wanted: str) -> str:
+    """Join the session whose id a query gives, one by one as the page fills.
+
+    Else a server reads all sessions there are to join them at once; OFFSET 0 keeps it from
+    seeing through.
+    """
+    return f"JOIN LATERAL (SELECT * FROM sessions WHERE id = ({wanted}) OFFSET 0) {name} ON TRUE "
 
 
 def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSummary]:

@@ -38,7 +38,7 @@ from sessionstore.repository import chains, checks, sessions
 from sessionstore.search import index_text, server_index
 from sessionstore.search.keys import keys_of_row
 
-_TEXTS = (
+ENCODED_TEXTS = (
     "tool_name",
     "tool_call_id",
     "finish_reason",
@@ -47,7 +47,7 @@ _TEXTS = (
     "platform_message_id",
 )
 _JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
-_FIELDS = ("role", "content", "timestamp", "token_count", *_TEXTS, *_JSON)
+_FIELDS = ("role", "content", "timestamp", "token_count", *ENCODED_TEXTS, *_JSON)
 
 # What a model is given of a message beside role and content, where there is something.
 _OF_ALL = ("tool_call_id", "tool_name", "tool_calls")
@@ -134,7 +134,7 @@ def new_message(
     }
     values["content"], values["content_encoding"] = encode_content(message.get("content"))
     encoded: list[str] = []
-    for name in _TEXTS:
+    for name in ENCODED_TEXTS:
         text = checks.optional_text(name, message.get(name))
         if text is not None and not is_plain(text):
             text = encode_text(text)
@@ -223,7 +223,7 @@ def record_of(row: Sequence[Any]) -> MessageRecord:
     if encoded_columns:
         texts = cast("dict[str, str | None]", record)
         for name in as_text(encoded_columns).split(","):
-            if name in _TEXTS and (text := texts[name]) is not None:
+            if name in ENCODED_TEXTS and (text := texts[name]) is not None:
                 texts[name] = decode_text(text)
     return record
 
@@ -304,7 +304,7 @@ def sync(
         SessionNotFoundError: There is no such session.
         ConflictError: The stored messages are not a prefix of the list.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     stored = listing(connection, session_id)
     for position, record in enumerate(stored):
         if position == len(messages) or not _same(messages[position], record):
@@ -348,7 +348,7 @@ def replace(
     Raises:
         SessionNotFoundError: There is no such session.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     connection.execute(delete(MESSAGES).where(MESSAGES.c.session_id == session_id, _LIVE))
     _set_counts(connection, session_id, messages=len(rows), calls=calls)
     return _insert(connection, session_id, rows)
@@ -360,7 +360,7 @@ def clear(connection: Connection, session_id: str) -> int:
     Raises:
         SessionNotFoundError: There is no such session.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     gone = connection.execute(delete(MESSAGES).where(MESSAGES.c.session_id == session_id))
     _set_counts(connection, session_id, messages=0, calls=0)
     return gone.rowcount
@@ -410,7 +410,7 @@ def archive_and_compact(
     Raises:
         SessionNotFoundError: There is no such session.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     live = (MESSAGES.c.session_id == session_id) & _LIVE
     late: list[int] = []
     if through_id is not None:
@@ -434,6 +434,7 @@ def rewind(connection: Connection, session_id: str, message_id: int) -> int:
         MessageNotFoundError: The session has no such live message.
         ValueError: It is no user message.
     """
+    sessions.held(connection, session_id)
     of_session = MESSAGES.c.session_id == session_id
     role = connection.execute(
         select(MESSAGES.c.role).where(of_session, _LIVE, MESSAGES.c.id == message_id)
@@ -486,7 +487,7 @@ def restore(connection: Connection, session_id: str, since_id: int) -> int:
     Raises:
         SessionNotFoundError: There is no such session.
     """
-    sessions.require(connection, session_id)
+    sessions.hold(connection, session_id)
     restored = connection.execute(
         update(MESSAGES)
         .where(MESSAGES.c.session_id == session_id, _UNDONE, MESSAGES.c.id >= since_id)

@@ -242,9 +242,8 @@ def continue_from(
         ConflictError: The new id is another session's.
         TitleTakenError: Another session holds the title.
     """
-    parent = connection.execute(select(SESSIONS).where(SESSIONS.c.id == parent_id)).first()
-    if parent is None:
-        raise SessionNotFoundError(parent_id)
+    hold(connection, parent_id)
+    parent = connection.execute(select(SESSIONS).where(SESSIONS.c.id == parent_id)).one()
     made = chains.next_in_chain(connection, parent_id)
     if made is not None:
         return made
@@ -308,6 +307,36 @@ def exchange_config(
         raise ConflictError(msg)
     if stored != after:
         connection.execute(update(SESSIONS).where(of_session).values(model_config=after))
+
+
+def hold(connection: Connection, session_id: str) -> None:
+    """Make sure that there is such a session, and keep other writers off it until the end.
+
+    On a server each transaction that reads before it writes begins so, and those on one
+    session follow one another; SQLite has one writer at a time and ignores the lock.
+
+    Raises:
+        SessionNotFoundError: There is none.
+    """
+    if not held(connection, session_id):
+        raise SessionNotFoundError(session_id)
+
+
+def held(connection: Connection, session_id: str) -> bool:
+    """Do what `hold` does, and say whether there is such a session."""
+    return connection.execute(_HELD, {"of_session": session_id}).first() is not None
+
+
+# Whoever only refers to the row, as a new child does, goes on beside it.
+_HELD = (
+    select(SESSIONS.c.id)
+    .where(SESSIONS.c.id == bindparam("of_session"))
+    .with_for_update(key_share=True)
+)
+# Nobody may refer to a row that is about to go.
+_HELD_TO_DELETE = (
+    select(SESSIONS.c.id).where(SESSIONS.c.id == bindparam("of_session")).with_for_update()
+)
 
 
 def find(connection: Connection, session_id: str) -> SessionRecord | None:
@@ -380,17 +409,16 @@ def update_system_prompt(connection: Connection, session_id: str, prompt: str | 
     Raises:
         SessionNotFoundError: There is no such session.
     """
+    hold(connection, session_id)
     before = prompts.hash_in(connection, session_id)
     after = None if prompt is None else prompts.hash_of(prompt)
     if prompt is not None and after is not None:
         prompts.keep(connection, after, prompt)
-    done = connection.execute(
+    connection.execute(
         update(SESSIONS)
         .where(SESSIONS.c.id == session_id)
         .values(system_prompt=None, system_prompt_hash=after)
     )
-    if done.rowcount == 0:
-        raise SessionNotFoundError(session_id)
     prompts.collect(connection, before)
 
 
@@ -438,7 +466,7 @@ def delete_with_messages(connection: Connection, session_id: str) -> int | None:
     Returns:
         How many messages went, or None if there is no such session.
     """
-    if not exists(connection, session_id):
+    if connection.execute(_HELD_TO_DELETE, {"of_session": session_id}).first() is None:
         return None
     chains.write_down_relations(connection, session_id)
     connection.execute(

@@ -8,6 +8,7 @@ from typing import Any, cast
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
+from sessionstore.models import Base
 from sessionstore.records import DayUsage, FileSizes, SourceUsage, UsageSums
 from sessionstore.repository.sums import halves, whole
 
@@ -106,6 +107,18 @@ def usage_by_day(connection: Connection, offset_s: int) -> list[DayUsage]:
 
 def _tokens(halves_of_both: Sequence[Any]) -> int:
     return whole(*halves_of_both[:2]) + whole(*halves_of_both[2:])
+
+
+def tables(connection: Connection) -> list[str]:
+    """Name the tables of a store on a server, each with its schema, as a statement needs it."""
+    found = connection.execute(
+        text(
+            "SELECT format('%I.%I', schemaname, tablename) FROM pg_catalog.pg_tables "
+            "WHERE schemaname = current_schema() AND tablename = ANY(:names) ORDER BY tablename"
+        ),
+        {"names": list(Base.metadata.tables)},
+    )
+    return list(found.scalars())
 
 
 def file_sizes(connection: Connection) -> FileSizes | None:

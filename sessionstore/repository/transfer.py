@@ -18,13 +18,14 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.repository import checks, messages, prompts, sessions, titles, usage
+from sessionstore.repository.dialects import one_at_a_time
 from sessionstore.search import server_index
 
 _AT_ONCE = 500
 
 # Old stores hold titles that are longer than a new one may be; an index of PostgreSQL takes
 # 2,704 bytes at most.
-_LONGEST_TITLE = 500
+LONGEST_TITLE = 500
 # Messages that come after need ids too: beyond 2**63 - 1 there are none.
 _LARGEST_ID = 2**53
 
@@ -154,8 +155,8 @@ _USAGE_KEY = ("model", "billing_provider", "task")
 
 def _title(given: Any) -> str | None:
     title = checks.plain_text("title", given) or None
-    if title is not None and len(title) > _LONGEST_TITLE:
-        msg = f"title too long: {len(title)} characters, at most {_LONGEST_TITLE}"
+    if title is not None and len(title) > LONGEST_TITLE:
+        msg = f"title too long: {len(title)} characters, at most {LONGEST_TITLE}"
         raise ValueError(msg)
     return title
 
@@ -263,10 +264,7 @@ def store(
     report = ImportReport(
         imported=[], extended=[], unchanged=[], conflicts=[], detached=[], retitled={}, messages=0
     )
-    if connection.dialect.name == "postgresql":
-        # Ids that come along do not move the sequence, and what draws from it must not meet
-        # them: nobody else draws while they come in.
-        connection.execute(text("LOCK TABLE messages IN SHARE ROW EXCLUSIVE MODE"))
+    one_at_a_time(connection, "import of sessions")
     late: list[tuple[str, str]] = []
     for each in prepared():
         session_id, parent_id = each.session["id"], each.session["parent_session_id"]
@@ -411,22 +409,33 @@ def _insert_session(
         }
         for row in new.messages
     ]
+    if rows and keep_ids:
+        reserve_ids(connection, cast("int", rows[-1]["id"]))
     if rows and connection.dialect.name == "sqlite":
         connection.execute(_INSERT_MESSAGE, rows)
     elif rows:
         connection.execute(
             server_index.storing(tuple(rows[0])), [messages.with_keys(row) for row in rows]
         )
-        if keep_ids:
-            connection.execute(_MOVE_SEQUENCE)
     if new.usage:
         connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in new.usage])
 
 
-_MOVE_SEQUENCE = text(
-    "SELECT setval(pg_get_serial_sequence('messages', 'id'), greatest("
-    "(SELECT max(id) FROM messages), nextval(pg_get_serial_sequence('messages', 'id')) - 1))"
-)
+_DRAWN = text("SELECT nextval(pg_get_serial_sequence('messages', 'id'))")
+_DRAW_FROM = text("SELECT setval(pg_get_serial_sequence('messages', 'id'), :highest)")
+
+
+def reserve_ids(connection: Connection, highest: int) -> None:
+    """Let new messages have ids above this one; SQLite sees to that by itself.
+
+    Ids that come along do not move the sequence of a server. It counts for others at once,
+    committed or not; whoever drew one of these before has to draw again.
+    """
+    if connection.dialect.name == "postgresql":
+        drawn = connection.execute(_DRAWN).scalar_one()
+        # An id that was drawn and not used is a gap, and there are others.
+        if drawn < highest:
+            connection.execute(_DRAW_FROM, {"highest": highest})
 
 
 def _are_free(connection: Connection, ids: Sequence[int | None]) -> bool:

@@ -65,16 +65,18 @@ def record(
     Texts of billing and the model fill only what is NULL; the status of a cost takes the
     latest. The lines by model then add up to the totals of the session.
     """
-    before = connection.execute(_TOTALS.where(SESSIONS.c.id == session_id)).mappings().one()
+    # Held until the end, since what is added to it is added here.
+    held = _TOTALS.where(SESSIONS.c.id == session_id).with_for_update(key_share=True)
+    before = connection.execute(held).mappings().one()
     changes: dict[str, Any] = {}
     for name, value in values.items():
-        held = before[name]
+        known = before[name]
         if name in _FIRST:
-            changes[name] = value if held is None else held
+            changes[name] = value if known is None else known
         elif name in _LATEST or absolute:
             changes[name] = value
         else:
-            total = (held or 0) + value
+            total = (known or 0) + value
             # Two figures may be storable and their sum not.
             check = checks.count if name in COUNTERS else checks.cost
             changes[name] = check(f"the sum of {name}", total)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from sessionstore.engine import WRITE_OPTION, Database, reporting_errors
+from sessionstore import server
+from sessionstore.engine import WRITE_OPTION, Database, Location, reporting_errors
 from sessionstore.errors import MigrationError
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.retry import is_contention, retrying
@@ -267,21 +268,25 @@ def write_lock(database: Database, settings: StoreSettings) -> Iterator[Connecti
         try:
             with connection.begin():
                 if not sqlite:
-                    _lock_schema(connection, settings)
+                    _lock_schema(connection, database.location, settings)
                 yield connection
         finally:
             if raw is not None and sqlite:
                 raw.execute("PRAGMA foreign_keys = ON")
 
 
-def _lock_schema(connection: Connection, settings: StoreSettings) -> None:
-    # lock_timeout holds for the advisory lock too; what it raises is retried.
+def _lock_schema(connection: Connection, location: Location, settings: StoreSettings) -> None:
+    # lock_timeout holds for the advisory lock too; what it raises is retried. A statement that
+    # waits behind a long reader so lets those go first who came after it.
     for statement in (
         f"SET LOCAL lock_timeout = {settings.busy_timeout_s * 1000:.0f}",
-        f"SET LOCAL statement_timeout = {_STATEMENT_TIMEOUT_S * 1000:d}",
+        f"SET LOCAL statement_timeout = {_STATEMENT_TIMEOUT_S * 1000:.0f}",
         f"SELECT pg_advisory_xact_lock({_ADVISORY_KEY:d})",
     ):
         connection.exec_driver_sql(statement)
+    named = server.schema_of(location.url)
+    if named and connection.exec_driver_sql("SELECT current_schema()").scalar() is None:
+        connection.exec_driver_sql(f'CREATE SCHEMA "{named}"')
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from sessionstore.repository import (
     prompts,
     retention,
     sessions,
+    sizes,
     transfer,
 )
 from sessionstore.store import side_files
@@ -408,13 +409,23 @@ class KeepingCalls(StoreBase):
     # The file.
 
     def vacuum(self) -> None:
-        """Write the file anew without its free space; nobody else can write meanwhile."""
+        """Give free space back: write the file anew; nobody else can write meanwhile.
+
+        On a server the space is made free for new rows, and others go on.
+        """
+        self._vacuum("VACUUM" if self.location.path else "VACUUM (ANALYZE)")
+        self._checkpoint("TRUNCATE")
+
+    def _vacuum(self, statement: str) -> None:
+        """Run it on the file, or on each table of the store: a server has those of others."""
+        path = self.location.path
+        tables = [None] if path else self._read(sizes.tables)
 
         def rewrite(raw: Any) -> None:
-            raw.execute("VACUUM")
+            for table in tables:
+                raw.execute(statement if table is None else f"{statement} {table}")
 
         self._outside_transaction(rewrite)
-        self._checkpoint("TRUNCATE")
 
     def optimize(self) -> None:
         """Complete and merge the search index, and refresh the planner's statistics.
@@ -427,7 +438,10 @@ class KeepingCalls(StoreBase):
             self._write(search.index.optimize)
         else:
             logger.warning("%s: %s", self.location, trouble)
-        self._outside_transaction(lambda raw: raw.execute("PRAGMA optimize"))
+        if self.location.path is None:
+            self._vacuum("ANALYZE")
+        else:
+            self._outside_transaction(lambda raw: raw.execute("PRAGMA optimize"))
 
     def complete_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
         """Index all messages that are not indexed yet; return how many.
@@ -475,13 +489,17 @@ class KeepingCalls(StoreBase):
         """Leave no byte of deleted text in any file of the store.
 
         Prompts go that no session has any more, the search index is made anew, the file
-        written anew, and the write-ahead log cut to nothing.
+        written anew, and the write-ahead log cut to nothing. On a server the tables are written
+        anew; its log, archives of it and backups keep what they hold.
 
         Raises:
             StoreBusyError: A reader kept the log from being cut; call again later.
         """
         self._write(prompts.collect_all)
         self.rebuild_search_index()
+        if self.location.path is None:
+            self._vacuum("VACUUM (FULL, ANALYZE)")
+            return
 
         def rewrite(raw: Any) -> tuple[int, int, int]:
             raw.execute("VACUUM")

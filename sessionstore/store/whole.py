@@ -6,7 +6,14 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sessionstore.records import BackupReport, DayUsage, FileSizes, SessionFilter, UsageSums
+from sessionstore.records import (
+    BackupReport,
+    CopyReport,
+    DayUsage,
+    FileSizes,
+    SessionFilter,
+    UsageSums,
+)
 from sessionstore.repository import chains, listing, sizes
 from sessionstore.store.base import StoreBase
 
@@ -89,4 +96,39 @@ class WholeCalls(StoreBase):
         self._require_open()
         return upkeep.back_up(
             self._location, self._read, Path(path), overwrite=overwrite, progress=progress
+        )
+
+    def copy_from(
+        self, source: StoreBase, progress: Callable[[int, int], None] | None = None
+    ) -> CopyReport:
+        """Make this empty store a copy of another, whichever back end each of them is on.
+
+        Everything goes, as it is stored: ids, states, prompts, titles, flags, usage, named
+        values, locks, routes, deliveries; new messages then get ids above all that were given.
+        The source is read as it is at one moment, and may be written meanwhile. A transaction
+        for some hundred rows; broken off, the same call goes on with what is missing. At the
+        end both are compared in full.
+
+        Args:
+            source: An open store, of the newest schema like this one.
+            progress: Called with how many of how many rows are done.
+
+        Raises:
+            ConflictError: This store holds other data, or an unfinished copy of another
+                source, or somebody else wrote to it meanwhile.
+            ValueError: It is the same store.
+        """
+        from sessionstore import upkeep
+
+        if source.location == self.location:
+            msg = f"{self.location} cannot be copied into itself; name another store"
+            raise ValueError(msg)
+        return source._read(  # noqa: SLF001 - another store like this one
+            lambda db: upkeep.copy(
+                db,
+                self._read,
+                self._write,
+                source_name=str(source.location),
+                progress=progress,
+            )
         )

@@ -5,6 +5,7 @@ this process is lost (https://www.sqlite.org/howtocorrupt.html, 2.2).
 """
 
 from sessionstore.upkeep.backup import back_up
+from sessionstore.upkeep.copying import copy
 from sessionstore.upkeep.examine import examine, index_findings, schema_objects
 from sessionstore.upkeep.findings import Finding
 from sessionstore.upkeep.recover import RecoveryReport, recover
@@ -16,6 +17,7 @@ __all__ = [
     "RecoveryReport",
     "RestoreReport",
     "back_up",
+    "copy",
     "examine",
     "index_findings",
     "recover",

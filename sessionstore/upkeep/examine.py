@@ -91,9 +91,9 @@ def examine(
         database: The store, opened to read.
         expected: Gives the indexes and triggers of a fresh store; asked only if it is needed.
     """
-    yield sqlite_version(sqlite3.sqlite_version_info)
     location = database.location
     if location.path is not None:
+        yield sqlite_version(sqlite3.sqlite_version_info)
         yield _modes(location.path)
         readable = list(_asked(database, "file", _is_readable))
         if readable:

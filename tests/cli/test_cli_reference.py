@@ -35,7 +35,9 @@ def test_every_command_and_option_has_help(words: tuple[str, ...]):
     result = CliRunner().invoke(main, [*words, "--help"])
     assert result.exit_code == 0
     assert "Usage:" in result.stdout
-    assert {"--db", "--url"} <= {name for each in command.params for name in each.opts}
+    options = {name for each in command.params for name in each.opts}
+    # One names its two stores itself.
+    assert {"--db", "--url"} <= options or words == ("copy",)
     if not isinstance(command, click.Group):
         assert f"## `sessionstore {' '.join(words)}" in REFERENCE.read_text()
 

@@ -17,9 +17,12 @@ from typing import Any
 from sessionstore import SessionDB, SessionNotFoundError
 
 
-def write_sessions(link: Connection, path: str, number: int) -> None:
-    """Append 50 messages to a session of one's own and 25 to a shared one, in turn."""
-    with SessionDB(path) as db:
+def write_sessions(link: Connection, where: str | dict[str, str], number: int) -> None:
+    """Append 50 messages to a session of one's own and 25 to a shared one, in turn.
+
+    `where` is a path, or how `SessionDB` wants the store named.
+    """
+    with SessionDB(**where if isinstance(where, dict) else {"db_path": where}) as db:
         link.send("ready")
         link.recv()
         db.create_session(f"own{number}", "cli")

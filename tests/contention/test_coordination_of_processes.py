@@ -11,12 +11,9 @@ from typing import Any
 
 import coordination_programs
 import pytest
-from postgres_server import postgres_server, postgres_url
 
 from sessionstore import SessionDB
 from sessionstore.repository import coordination
-
-__all__ = ["postgres_server", "postgres_url"]
 
 PROCESSES = 8
 _processes = multiprocessing.get_context("forkserver")

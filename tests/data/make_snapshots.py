@@ -25,11 +25,17 @@ def main() -> None:
         write("head.sqlite.sql", schema_files.sqlite_text(path))
     if postgres_server.find_binaries() is None:
         sys.exit("no PostgreSQL server here: head.postgresql.sql stays as it was")
-    with postgres_server.running_server() as server, postgres_server.empty_database(server) as url:
-        schema.open_current(
-            locate(url=url), schema_files.SETTINGS, read_only=False, migrate=True
-        ).close()
-        write("head.postgresql.sql", schema_files.postgres_text(url))
+    server = postgres_server.Server(postgres_server.new_folder())
+    try:
+        server.make()
+        server.start()
+        with postgres_server.empty_database(server.url) as url:
+            schema.open_current(
+                locate(url=url), schema_files.SETTINGS, read_only=False, migrate=True
+            ).close()
+            write("head.postgresql.sql", schema_files.postgres_text(url))
+    finally:
+        server.remove()
 
 
 def write(name: str, text: str) -> None:

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 import schema_files
-from postgres_server import postgres_server, postgres_url
 from schema_files import database, downgrade, upgrade
-
-__all__ = ["postgres_server", "postgres_url"]
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import schema_files as files
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from test_migration_walk import check_drift
 
 from sessionstore import schema
@@ -46,9 +46,11 @@ def opened(postgres_url: str) -> Iterator[Database]:
 
 
 def execute(opened: Database, *statements: str) -> None:
-    with opened.engine.begin() as connection:
+    def run(connection: Connection) -> None:
         for statement in statements:
             connection.execute(text(statement))
+
+    opened.write(run)
 
 
 def ask(opened: Database, statement: str) -> list[tuple]:

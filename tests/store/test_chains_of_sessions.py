@@ -133,6 +133,7 @@ def test_of_two_continuations_the_newest_started_counts(chain, clock):
     assert len(chain.list_sessions_rich()) == 1
 
 
+@pytest.mark.sqlite_only
 def test_a_child_whose_parent_is_gone_is_a_conversation_again(store, sql):
     store.create_session("orphan", "cli")
     sql("UPDATE sessions SET parent_session_id = 'never there'")
@@ -178,7 +179,8 @@ def test_a_chain_of_hundreds_is_followed_to_its_end(store, sql):
     sql(
         "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 299) "
         "INSERT INTO sessions(id, source, started_at, ended_at, end_reason, parent_session_id) "
-        "SELECT 's' || i, 'cli', i, i + 1, 'compression', iif(i > 0, 's' || (i - 1), NULL) FROM n"
+        "SELECT 's' || i, 'cli', i, i + 1, 'compression', "
+        "CASE WHEN i > 0 THEN 's' || (i - 1) END FROM n"
     )
     assert store.get_compression_tip("s0") == "s299"
     assert len(store.get_lineage("s299")) == 300

@@ -185,6 +185,7 @@ def test_compacting_into_nothing_leaves_an_empty_conversation(ten):
     check_counters(ten)
 
 
+@pytest.mark.sqlite_only
 def test_a_summary_that_cannot_be_stored_compacts_nothing(ten, sql):
     with pytest.raises(ValueError):
         ten.archive_and_compact("s", [SUMMARY, {"role": ""}])

@@ -122,6 +122,7 @@ def test_a_bad_route_leaves_all_as_they_were(timed: SessionDB, bad: dict[Any, An
     assert timed.load_gateway_routes("t") == {"a": 1}
 
 
+@pytest.mark.sqlite_only
 def test_a_replacement_that_breaks_in_the_middle_leaves_all(timed: SessionDB, sql: Sql):
     timed.replace_gateway_routes("t", {"a": 1, "b": 2})
     sql(

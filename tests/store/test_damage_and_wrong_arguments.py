@@ -10,6 +10,7 @@ import pytest
 from sessionstore import TitleTakenError
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("bad", ["CAST(x'61ff62' AS TEXT)", "x'80ff00'", "NULL", "'a' || char(0)"])
 def test_one_session_with_a_damaged_id_leaves_every_list_whole(store, sql, bad):
     store.create_session("good", "cli")
@@ -29,6 +30,7 @@ def test_one_session_with_a_damaged_id_leaves_every_list_whole(store, sql, bad):
 @pytest.mark.parametrize(
     "column", ["message_count", "input_tokens", "started_at", "title", "model"]
 )
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("bad", ["'abc'", "x'80ff00'", "CAST(x'61ff62' AS TEXT)"])
 def test_a_damaged_figure_or_text_is_marked(store, sql, column, bad):
     store.create_session("s", "cli")
@@ -97,7 +99,7 @@ def test_a_chain_of_1500_links_ends_at_its_end(store, sql):
         "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1499) "
         "INSERT INTO sessions(id, source, started_at, ended_at, end_reason, parent_session_id) "
         "SELECT 'c' || i, 'cli', i, i + 1, 'compression', "
-        "CASE WHEN i THEN 'c' || (i - 1) END FROM n"
+        "CASE WHEN i > 0 THEN 'c' || (i - 1) END FROM n"
     )
     assert store.get_compression_tip("c0") == "c1499"
     assert [each["id"] for each in store.list_sessions_rich()] == ["c1499"]

@@ -156,6 +156,7 @@ def test_thousands_go_in_one_call(timed, clock, sql):
     assert timed.session_count() == 0
 
 
+@pytest.mark.sqlite_only
 def test_one_row_that_cannot_go_keeps_no_other_and_says_why(aged, sql, caplog):
     sql(
         "CREATE TRIGGER held BEFORE DELETE ON sessions WHEN old.id = 'ended-100' "

@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres_server import postgres_server, postgres_url
 from test_importing import fill, one, said
 
 from sessionstore import ImportRejectedError, SessionDB
-
-__all__ = ["postgres_server", "postgres_url"]
 
 pytestmark = pytest.mark.postgres
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from conftest import Clock
-from postgres_server import postgres_server, postgres_url
+from clocks import Clock
 
 from sessionstore import SessionDB, StoreSettings
-
-# Fixtures are found by their names in the module that uses them.
-__all__ = ["postgres_server", "postgres_url"]
 
 pytestmark = pytest.mark.postgres
 

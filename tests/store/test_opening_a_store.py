@@ -139,6 +139,7 @@ def test_through_a_symbolic_link_the_same_store_is_meant(tmp_path):
     assert mode_of(real) == 0o600
 
 
+@pytest.mark.sqlite_only
 def test_a_new_store_writes_ahead_and_keeps_what_a_commit_promised(store):
     with store._database.engine.connect() as connection:
         asked = {

@@ -240,6 +240,7 @@ class TestContent:
 class TestOrder:
     """Which hit comes first, and that pages neither overlap nor gap."""
 
+    @pytest.mark.sqlite_only
     def test_many_in_a_short_text_come_before_one_in_a_long_text(self, store: SessionDB) -> None:
         long, short = fill(store, ["zebra " + "other words " * 200, "zebra " * 5])
         later = fill(store, ["zebra " + "more words " * 200])[0]

@@ -26,6 +26,9 @@ from sessionstore.search import sqlite as sqlite_search
 from sessionstore.search.definitions import TABLES, TRIGGERS
 from sessionstore.settings import StoreSettings
 
+# The index of a file; a server has one of its own.
+pytestmark = pytest.mark.sqlite_only
+
 Sql = Callable[..., list[tuple[Any, ...]]]
 SORTS = ("newest", "oldest", "rank")
 

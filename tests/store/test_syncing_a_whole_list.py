@@ -127,6 +127,7 @@ def test_a_call_without_a_result_repaired_for_the_model_and_flushed_leaves_the_r
     assert counters(session) == (4, 2, 4)
 
 
+@pytest.mark.sqlite_only
 def test_a_batch_is_stored_whole_or_not_at_all(session, sql):
     ids = session.append_messages("s", iter(TURN))
     assert ids == [message["id"] for message in session.get_messages("s")]

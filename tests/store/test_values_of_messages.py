@@ -213,6 +213,7 @@ def damaged(session: SessionDB, sql) -> SessionDB:
     return session
 
 
+@pytest.mark.sqlite_only
 def test_a_damaged_row_is_marked_and_its_neighbours_are_whole(damaged, sql, caplog):
     stored_before = sql("SELECT hex(content), tool_calls, hex(reasoning) FROM messages")
     with caplog.at_level(logging.WARNING, logger="sessionstore"):
@@ -233,6 +234,7 @@ def test_a_damaged_row_is_marked_and_its_neighbours_are_whole(damaged, sql, capl
     assert sql("SELECT hex(content), tool_calls, hex(reasoning) FROM messages") == stored_before
 
 
+@pytest.mark.sqlite_only
 def test_a_damaged_session_row_does_not_keep_the_list_from_showing(session, sql):
     session.create_session("t", "cli", model_config={"a": 1})
     sql(
@@ -249,6 +251,7 @@ def test_a_damaged_session_row_does_not_keep_the_list_from_showing(session, sql)
     assert session.get_session_by_title("Whole")["id"] == "t"
 
 
+@pytest.mark.sqlite_only
 def test_numbers_and_bytes_in_text_columns_do_not_keep_the_rest_from_loading(session, sql):
     session.append_message("s", "user", "before")
     session.append_message("s", "user", "x")
