@@ -43,6 +43,7 @@ from sessionstore.models import (
 )
 from sessionstore.records import CopyReport
 from sessionstore.repository import meta, transfer
+from sessionstore.search import index
 from sessionstore.upkeep.fitting import fitted
 
 Row = dict[str, Any]
@@ -58,6 +59,8 @@ _OWN_META = (STATE_META.c.key == COPY_OF) | STATE_META.c.key.startswith("search_
 # A batch ends at so many rows, or so much text: a message may have megabytes.
 _ROWS = 500
 _CHARACTERS = 4_000_000
+# How many messages are indexed at a time.
+_ROWS_INDEXED = 1000
 # How many rows a server sends ahead.
 _AHEAD = 50
 
@@ -163,6 +166,9 @@ def copy(
             )
             raise ConflictError(msg)
     write(lambda db: db.execute(delete(STATE_META).where(STATE_META.c.key == COPY_OF)))
+    # A server's index is filled after its rows; a search that comes sooner reads what is left.
+    while write(lambda db: index.step(db, messages=_ROWS_INDEXED, characters=_CHARACTERS)):
+        pass
     whole = hashlib.sha256(b"".join(run.digests[table.name].said.digest() for table in _TABLES))
     return CopyReport(
         sessions=run.digests["sessions"].rows,

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres_server import empty_database, postgres_server
+from postgres_server import empty_database
 from sqlalchemy.engine import URL
 
 from sessionstore import SessionDB
-
-# Fixtures are found by their names.
-__all__ = ["postgres_server"]
 
 
 @pytest.fixture

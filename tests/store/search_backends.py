@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres_server import empty_database, postgres_server, postgres_url
+from postgres_server import empty_database
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from sessionstore import SessionDB
 
-__all__ = ["both", "either", "postgres_server", "postgres_url", "server_store", "sql", "store"]
+__all__ = ["both", "either", "server_store", "sql", "store"]
 
 Rows = list[tuple[Any, ...]]
 

@@ -12,7 +12,6 @@ import pytest
 from search_backends import (
     SERVER,
     either,
-    postgres_server,
     server_store,
     sql,
     store,
@@ -22,7 +21,7 @@ from search_backends import (
 from sessionstore import QueryError, SessionDB
 
 # Fixtures are found by their names in the module that uses them.
-__all__ = ["postgres_server", "server_store", "sql", "store", "where"]
+__all__ = ["server_store", "sql", "store", "where"]
 
 CORPUS = [
     "run chat-send then check sp_new1 in user_auth.log",

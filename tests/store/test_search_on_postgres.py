@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postgres_server import postgres_server, postgres_url
 from search_backends import both, run, server_store
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
@@ -21,7 +20,7 @@ from sessionstore.engine import locate, open_database
 from sessionstore.search import postgres as postgres_search
 from sessionstore.search import server_index
 
-__all__ = ["both", "postgres_server", "postgres_url", "server_store"]
+__all__ = ["both", "server_store"]
 
 pytestmark = pytest.mark.postgres
 

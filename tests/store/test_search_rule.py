@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from search_backends import postgres_server, server_store
+from search_backends import server_store
 
 from sessionstore import SessionDB
 
-__all__ = ["postgres_server", "server_store"]
+__all__ = ["server_store"]
 
 # A query is said as data, so that the telling needs no parser: ("term", t), ("phrase", t),
 # ("prefix", t), ("and", a, b), ("or", a, b), ("not", a, b).
