@@ -14,6 +14,8 @@ from test_search import fill, fill_corpus, found_in, ids
 
 from sessionstore import SessionDB
 
+pytestmark = pytest.mark.sqlite_only
+
 
 def test_two_chinese_characters_among_200000_messages_within_a_second(
     store: SessionDB, path: Path
