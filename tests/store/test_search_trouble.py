@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from test_search import fill, fill_corpus, found_in, ids
 
-from sessionstore import SessionDB
+from sessionstore import SessionDB, StoreUnavailableError
 
 pytestmark = pytest.mark.sqlite_only
 
@@ -114,5 +114,5 @@ class TestTrouble:
         fill(store, ["kiwi"])
         sql("DROP TABLE sessions")
         for sort in ("rank", "newest"):
-            with pytest.raises(Exception, match="no such table"):
+            with pytest.raises(StoreUnavailableError, match="not those of a session store"):
                 store.search_messages("kiwi", sort=sort)
