@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -24,6 +23,7 @@ from sessionstore.errors import StoreUnavailableError
 from sessionstore.retry import retrying
 from sessionstore.schema.status import (
     SchemaStatus,
+    changes,
     check_supported,
     read_status,
     require_current,
@@ -63,7 +63,7 @@ def open_current(
             require_current(status, location)
         database = open_database(location, settings)
         if status.up_to_date:
-            return _guarded(database)
+            return _guarded(database, status)
     try:
         with reporting_errors(location, writes=False):
             status = retrying(settings, writes=False)(database.read)(read_status)
@@ -75,31 +75,29 @@ def open_current(
     except BaseException:
         database.close()
         raise
-    return _guarded(database)
+    return _guarded(database, status)
 
 
-def _guarded(database: Database) -> Database:
+def _guarded(database: Database, looked_at: SchemaStatus) -> Database:
     """Let no transaction go on once another program has upgraded the file below this one.
 
-    SQLite counts the changes of a schema (https://www.sqlite.org/pragma.html#pragma_schema_version):
-    only where that count is another than at the last look is the revision read again. (One that
-    changes no file, since it is for servers, is noticed by the next opening.) The count costs
-    a transaction some four microseconds. A server is not watched so: its own
-    upgrade waits for the transactions there are, and what comes after finds other tables.
+    Only where the schema was changed since the last look is the revision read again. (One that
+    changes no file, since it is for servers, is noticed by the next opening.) A server is not
+    watched so: an upgrade there waits for the transactions there are, and what comes after
+    finds other tables.
     """
     if database.location.path is None:
         return database
-    seen: list[int] = []
+    seen = looked_at
 
     def guard(connection: Connection) -> None:
-        raw: Any = connection.connection.driver_connection
-        (count,) = raw.execute("PRAGMA schema_version").fetchone()
-        if [count] == seen:
+        nonlocal seen
+        if seen.up_to_date and changes(connection) == seen.changes:
             return
         status = read_status(connection)
         check_supported(status, database.location)
         require_current(status, database.location)
-        seen[:] = [count]
+        seen = status
 
     return replace(database, guard=guard)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -216,22 +217,26 @@ class Salvage:
 
     def _known(self) -> list[Layout]:
         """List the layouts that lost rows can have, the likelier of two first."""
-        sure = [self.layouts[each.name] for each in _OURS if each.name in self.layouts]
-        lost = [each for each in _OURS if each.name not in self.layouts]
-        ways = [[_ours(each) for each in lost], [_ours(each, native=True) for each in lost]]
-        if not lost or all(each.name not in _NATIVE for each in lost):
-            return sure + ways[0]
-        fitting = [0, 0]
-        with self._quietly():
-            for number in list(self.pages.leaves()):
-                for rowid, values in self.pages.rows(number, "lost pages"):
-                    for way, layouts in enumerate(ways):
-                        fitting[way] += any(
-                            _fits(layout, rowid, values, strictly=True) for layout in layouts
-                        )
-        if fitting[1] > fitting[0]:
-            ways.reverse()
-        return sure + ways[0] + ways[1]
+        known = [self.layouts.get(each.name) or _ours(each) for each in _OURS]
+        native = [
+            _ours(each, native=True)
+            for each in _OURS
+            if each.name in _NATIVE and each.name not in self.layouts
+        ]
+        fitting: Counter[Layout] = Counter()
+        if native:
+            with self._quietly():
+                for number in list(self.pages.leaves()):
+                    for rowid, values in self.pages.rows(number, "lost pages"):
+                        for layout in (*known, *native):
+                            if _fits(layout, rowid, values, strictly=True):
+                                fitting[layout] += 1
+        # One order fits both where a file is older than the columns that differ.
+        ours = {each.table: each for each in known}
+        for each in native:
+            if fitting[each] > fitting[ours[each.table]]:
+                ours[each.table] = each
+        return list(dict.fromkeys([*ours.values(), *known, *native]))
 
 
 # Rows of fewer columns are those of a search index, or say little.
