@@ -155,7 +155,7 @@ def test_what_the_old_program_wrote_until_then_is_there(old_program, path):
     with SessionDB(path) as db:
         while (said := old.hear()).isdigit():
             ids.append(int(said))
-        assert f"revision {SCHEMA_REVISION}" in said
+        assert BEFORE in said  # it may have met any step of the upgrade
         assert [row["id"] for row in db.get_messages("busy")] == ids
         assert len(db.search_messages("quokka", limit=10_000)) == len(ids)
         assert db.check_search_index() == []
