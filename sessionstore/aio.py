@@ -297,6 +297,7 @@ class AsyncSessionDB:
     export_all = _awaited(SessionDB.export_all)
     iter_export = _iterated(SessionDB.iter_export)
     import_sessions = _awaited(SessionDB.import_sessions)
+    copy_from = _awaited(SessionDB.copy_from)
     delete_session = _awaited(SessionDB.delete_session)
     prune_sessions = _awaited(SessionDB.prune_sessions)
     prune_report = _awaited(SessionDB.prune_report)

@@ -104,7 +104,7 @@ def count(connection, cursor, statement, *rest):
 whole = begun.with_name("whole.db")
 whole.write_bytes(begun.read_bytes())
 files.upgrade_file(whole, revision)
-for kill_after in sorted({done // 2, done}):  # the last one notes the version
+for kill_after in sorted({max(done // 2, 1), done}):  # the last one notes the version
     path = begun.with_name(f"killed-{kill_after}.db")
     path.write_bytes(begun.read_bytes())
     child = os.fork()
