@@ -19,6 +19,7 @@ from sessionstore.records import (
     ExportedSession,
     FilterFields,
     ImportReport,
+    ListPlace,
     PruneReport,
     SessionFilter,
     SessionSummary,
@@ -79,6 +80,7 @@ class KeepingCalls(StoreBase):
         order_by_last_active: bool = False,
         include_archived: bool = False,
         pinned_first: bool = False,
+        past: ListPlace | None = None,
         **filter_fields: Unpack[FilterFields],
     ) -> list[SessionSummary]:
         """List conversations: roots and branches, one entry for a chain.
@@ -100,6 +102,7 @@ class KeepingCalls(StoreBase):
             order_by_last_active: Latest activity first.
             include_archived: Also what was put away.
             pinned_first: What is pinned before the rest.
+            past: Only what comes after this place, in the same order; see `ListPlace`.
             **filter_fields: The fields of `SessionFilter`, asked of the entry shown.
 
         Raises:
@@ -123,6 +126,7 @@ class KeepingCalls(StoreBase):
                 project_tips=project_compression_tips,
                 by_activity=order_by_last_active,
                 pinned_first=pinned_first,
+                past=past,
             )
         )
 

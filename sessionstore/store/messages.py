@@ -218,6 +218,7 @@ class MessageCalls(StoreBase):
         limit: int | None = None,
         after_id: int | None = None,
         last: int | None = None,
+        before_id: int | None = None,
         include_inactive: bool = False,
     ) -> list[MessageRecord]:
         """List the live messages of a session by id, never by time; none for an unknown one.
@@ -227,6 +228,7 @@ class MessageCalls(StoreBase):
             limit: At most so many.
             after_id: Only those with a higher id: the next page after the last one seen.
             last: Only the last so many, still by id; not beside `limit`.
+            before_id: Only those with a lower id; with `last`, the page before the first seen.
             include_inactive: Also what was compacted or undone; see `active`, `compacted`.
 
         Raises:
@@ -238,6 +240,7 @@ class MessageCalls(StoreBase):
             msg = "limit counts from the first message and last from the last; give one of them"
             raise ValueError(msg)
         after = None if after_id is None else checks.row_id("after_id", after_id)
+        before = None if before_id is None else checks.row_id("before_id", before_id)
         return self._read(
             lambda db: messages.listing(
                 db,
@@ -245,6 +248,7 @@ class MessageCalls(StoreBase):
                 after_id=after,
                 limit=wanted,
                 last=tail,
+                before_id=before,
                 include_inactive=include_inactive,
             )
         )

@@ -1,0 +1,181 @@
+"""Servers as the command starts them, a browser, and the stores they show."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from browser import CHROMIUM, Browser, browsing
+
+from sessionstore import SessionDB
+
+THEN = 1_750_000_000.0  # 2025-06-15 15:06:40 UTC
+WORD = "zebrafish"
+
+
+class Answer(NamedTuple):
+    """What a server said."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+
+class Site:
+    """A running server: what it printed, and asking it as a browser would."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self.process = process
+        self.address = address
+        parts = urlsplit(address)
+        self.port = parts.port
+        self.base = f"http://127.0.0.1:{parts.port}"
+        self.token = parts.query.removeprefix("token=")
+        cookie = self.ask(f"/?token={self.token}", cookie=None).headers["set-cookie"]
+        self.cookie = cookie.partition(";")[0]
+
+    def ask(
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        body: dict[str, str] | None = None,
+        cookie: str | None = "",
+        **headers: str,
+    ) -> Answer:
+        """Ask for one thing; redirects are not followed. The cookie is ours unless given."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if cookie is not None:
+            sent["cookie"] = cookie or self.cookie
+        connection = http.client.HTTPConnection("127.0.0.1", self.port or 0, timeout=60)
+        form = None
+        if body is not None:
+            form = urlencode(body)
+            sent["content-type"] = "application/x-www-form-urlencoded"
+        connection.request(method, path, form, sent)
+        answer = connection.getresponse()
+        text = answer.read().decode("utf-8", "replace")
+        named = {name.lower(): value for name, value in answer.getheaders()}
+        connection.close()
+        return Answer(answer.status, named, text)
+
+    def stop(self) -> str:
+        """Stop the server as Ctrl-C does; give what it said on stderr in its life."""
+        self.process.send_signal(signal.SIGINT)
+        _, said = self.process.communicate(timeout=60)
+        return said
+
+
+@contextmanager
+def serving(path: Path, *options: str) -> Iterator[Site]:
+    """Start the command on a store, and stop it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sessionstore", "serve", "--db", path, "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"TZ": "UTC"},
+    )
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().strip()
+        assert address, process.communicate()[1]
+        yield Site(process, address)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with 130 conversations, a chain, a long one of 20,000 messages."""
+    path = tmp_path_factory.mktemp("shop") / "state.db"
+    with SessionDB(path) as db:
+        for number in range(130):
+            db.create_session(
+                f"s{number}",
+                ("cli", "telegram")[number % 2],
+                model=("alpha-1", "beta-2")[number % 2],
+                title=f"Talk {number}" if number else None,
+                started_at=THEN - 60 * number,
+            )
+            db.append_message(f"s{number}", "user", f"Hello {number}", timestamp=THEN - number)
+        db.update_token_counts("s1", input_tokens=12_000, output_tokens=345, actual_cost_usd=0.5)
+        db.set_session_pinned("s99", True)
+        db.set_session_archived("s98", True)
+        call = {"id": "c", "function": {"name": "terminal", "arguments": '{"command": "ls 网络"}'}}
+        db.append_messages(
+            "s3",
+            [
+                {"role": "user", "content": f"检查网络配置, the {WORD} and **bold** words"},
+                {
+                    "role": "assistant",
+                    "content": "Look:\n\n```python\ndef f():\n    return 'a'\n```\n",
+                    "reasoning": "I wonder.",
+                    "tool_calls": [call],
+                },
+                {"role": "tool", "content": "line\n" * 500, "tool_name": "terminal"},
+                {"role": "assistant", "content": "y" * 30_000},
+            ],
+        )
+        ids = db.append_messages("s4", [{"role": "user", "content": f"q{n}"} for n in range(9)])
+        db.archive_and_compact("s4", [{"role": "user", "content": "in short"}], through_id=ids[3])
+        db.rewind_to_message("s4", db.get_messages("s4")[-2]["id"])
+        db.end_session("s5", "compression")
+        db.create_session("s5b", "cli", parent_session_id="s5", relation="continuation")
+        db.append_message("s5b", "user", "going on", timestamp=THEN + 1)
+        db.create_session("long", "cli", title="The long one", started_at=THEN - 90_000)
+        db.append_messages(
+            "long",
+            [
+                {"role": ("user", "assistant")[n % 2], "content": f"number {n}", "timestamp": THEN}
+                for n in range(20_000)
+            ],
+        )
+    return path
+
+
+@pytest.fixture(scope="session")
+def site(shop: Path) -> Iterator[Site]:
+    """The pages of `shop`, which cannot be changed."""
+    with serving(shop) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser for all tests: to start it takes longer than they do."""
+    if CHROMIUM is None:
+        pytest.skip("NOT TESTED in a browser: Chromium is not installed")
+    with browsing(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+@pytest.fixture
+def browser(one_browser: Browser) -> Iterator[Browser]:
+    """The browser, as if nobody had used it."""
+    one_browser.size(1000, 700)
+    one_browser.scheme("light")
+    one_browser.scripts(run=True)
+    one_browser.asked.clear()
+    one_browser.said.clear()
+    yield one_browser
+    one_browser.scripts(run=True)
+
+
+@pytest.fixture
+def page(browser: Browser, site: Site) -> Browser:
+    """The browser, let in to the pages of `shop`."""
+    browser.open(site.address)
+    return browser
