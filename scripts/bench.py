@@ -4,11 +4,12 @@
     python scripts/bench.py --check append
     python scripts/bench.py search --messages 100000
     python scripts/bench.py writers
+    python scripts/bench.py web
 
 Times on a shared machine mean little, ratios of medians a good deal: the store and the plain
 code take turns, call by call, on files of the same shape, with the same triggers, pragmas and
-transactions. With `--check` a missed target makes the exit code 1. `search` and `writers` have
-files of their own, bench_search.py and bench_writers.py, and are not among the default ones.
+transactions. With `--check` a missed target makes the exit code 1. `search`, `writers` and
+`web` have files of their own, such as bench_search.py, and are not among the default ones.
 """
 
 from __future__ import annotations
@@ -207,11 +208,12 @@ BENCHES: dict[str, Callable[[Path], list[Line]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benches that were named, all if none was, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    named = "|".join([*BENCHES, "search", "writers"])
-    parser.add_argument("benches", nargs="*", metavar=named, help="default: all but the last two")
+    named = "|".join([*BENCHES, "search", "writers", "web"])
+    parser.add_argument("benches", nargs="*", metavar=named, help="default: all but the last three")
     parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--messages", type=int, default=100_000, help="of search only")
     parser.add_argument("--folder", help="of search only: keep its two files here")
+    parser.add_argument("--file", help="of web only: measure this store; it is written to")
     options = parser.parse_args(arguments)
     if options.benches == ["search"]:
         import bench_search
@@ -223,6 +225,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import bench_writers
 
         return bench_writers.main(["--check"] if options.check else [])
+    if options.benches == ["web"]:
+        import bench_web
+
+        check = ["--check"] if options.check else []
+        return bench_web.main([*(["--file", options.file] if options.file else []), *check])
     if unknown := set(options.benches) - set(BENCHES):
         parser.error(f"there is no bench {', '.join(sorted(unknown))}")
     lines: list[Line] = []

@@ -22,7 +22,7 @@ from typing import Any
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 _KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, "")}
 # Only ends a test that would hang.
-_PATIENCE_S = 60.0
+_PATIENCE_S = 30.0
 
 
 class PageError(Exception):
@@ -97,6 +97,12 @@ class Browser:
         self.until(f"window.mark !== '{mark}' && document.readyState === 'complete'")
         return int(self._document.get("status", 0))
 
+    def reload(self) -> None:
+        """Ask for the page again."""
+        self.run("window.mark = 'old'")
+        self.call("Page.reload")
+        self.until("window.mark !== 'old' && document.readyState === 'complete'")
+
     def run(self, script: str, *, gesture: bool = False) -> Any:
         """Run a script in the page, and give what it comes to; a promise is waited for."""
         done = self.call(
@@ -105,7 +111,6 @@ class Browser:
             awaitPromise=True,
             returnByValue=True,
             userGesture=gesture,
-            replMode=True,
         )
         if "exceptionDetails" in done:
             raise PageError(str(done["exceptionDetails"].get("exception", done)))
@@ -116,7 +121,8 @@ class Browser:
         ends = time.monotonic() + _PATIENCE_S
         while time.monotonic() < ends:
             try:
-                if value := self.run(script):
+                # An element comes as a dict with nothing in it.
+                if (value := self.run(script)) or value == {}:
                     return value
             except PageError as error:
                 # The page it would have run in has just been left.
@@ -128,7 +134,7 @@ class Browser:
     def press(self, *keys: str) -> None:
         """Press keys, one after another."""
         for key in keys:
-            code, text = _KEYS.get(key, (ord(key.upper()), key))
+            code, text = _KEYS[key] if key in _KEYS else (ord(key.upper()), key)
             about = {"key": key, "windowsVirtualKeyCode": code}
             self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **about)
             self.call("Input.dispatchKeyEvent", type="keyUp", **about)

@@ -98,8 +98,14 @@ def serving(path: Path, *options: str) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with 130 conversations, a chain, a long one of 20,000 messages."""
+def long(request: pytest.FixtureRequest) -> int:
+    """How many messages the long conversation has."""
+    return 20_000 if request.config.getoption("--slow") else 2_000
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory, long: int) -> Path:
+    """A store with 130 conversations, a chain, and a long one."""
     path = tmp_path_factory.mktemp("shop") / "state.db"
     with SessionDB(path) as db:
         for number in range(130):
@@ -139,8 +145,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         db.append_messages(
             "long",
             [
-                {"role": ("user", "assistant")[n % 2], "content": f"number {n}", "timestamp": THEN}
-                for n in range(20_000)
+                {
+                    "role": ("user", "assistant")[n % 2],
+                    "content": f"number {n}",
+                    "timestamp": THEN - 90_000,
+                }
+                for n in range(long)
             ],
         )
     return path
