@@ -429,7 +429,16 @@ class KeepingCalls(StoreBase):
             self._write(search.index.optimize)
         else:
             logger.warning("%s: %s", self.location, trouble)
-        self._outside_transaction(lambda raw: raw.execute("PRAGMA optimize"))
+
+        def refresh(raw: Any) -> None:
+            raw.execute("PRAGMA optimize")
+            # Where few sessions have a parent, its statistics are those of "none": all rows
+            # alike. They would keep the planner from the index, and have each entry of a list
+            # read every session for the one that continues it. Unknown, the index is used.
+            if raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
+                raw.execute("DELETE FROM sqlite_stat1 WHERE idx = 'idx_sessions_parent'")
+
+        self._outside_transaction(refresh)
 
     def complete_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
         """Index all messages that are not indexed yet; return how many.

@@ -94,14 +94,14 @@ class Browser:
         mark = f"m{self._number}"
         self.run(f"window.mark = '{mark}'")
         self.call("Page.navigate", url=address)
-        self.until(f"window.mark !== '{mark}' && document.readyState === 'complete'")
+        self.until(f"window.mark !== '{mark}'")
         return int(self._document.get("status", 0))
 
     def reload(self) -> None:
         """Ask for the page again."""
         self.run("window.mark = 'old'")
         self.call("Page.reload")
-        self.until("window.mark !== 'old' && document.readyState === 'complete'")
+        self.until("window.mark !== 'old'")
 
     def run(self, script: str, *, gesture: bool = False) -> Any:
         """Run a script in the page, and give what it comes to; a promise is waited for."""
@@ -117,19 +117,18 @@ class Browser:
         return done["result"].get("value")
 
     def until(self, script: str) -> Any:
-        """Wait until a script comes to something true, and give that."""
+        """Wait until all of a page is there and a script comes to something true; give that."""
         ends = time.monotonic() + _PATIENCE_S
+        last = ""
         while time.monotonic() < ends:
             try:
-                # An element comes as a dict with nothing in it.
-                if (value := self.run(script)) or value == {}:
+                value = self.run(f"document.readyState === 'complete' && ({script})")
+                if value or value == {}:  # an element comes as a dict with nothing in it
                     return value
             except PageError as error:
-                # The page it would have run in has just been left.
-                if "context" not in str(error) and "navigated" not in str(error):
-                    raise
+                last = str(error)  # the page it was asked of has just been left
             time.sleep(0.02)
-        raise PageError(f"never true: {script}")
+        raise PageError(f"never true: {script} {last}")
 
     def press(self, *keys: str) -> None:
         """Press keys, one after another."""

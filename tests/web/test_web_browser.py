@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser import Browser
-from conftest import WORD, Site, serving
+from web_helpers import WORD, Site, serving
 
 from sessionstore import SessionDB
 
@@ -76,7 +76,7 @@ def test_without_script_pages_are_turned_by_links(page: Browser, site: Site):
     page.scripts(run=False)
     page.call("Page.navigate", url=f"{site.base}/")
     page.scripts(run=True)
-    page.until("location.pathname === '/' && document.readyState === 'complete'")
+    page.until("location.pathname === '/'")
     more = page.run("document.querySelector('#more a').href")
 
     assert "Talk 3" in site.ask("/").text
@@ -190,7 +190,6 @@ def test_the_parts_of_a_chain_lead_to_each_other(page: Browser, site: Site):
     assert "part 1 of 2" in page.text(".chain")
     page.click(".chain a[rel=next]")
     page.until("location.search === '?id=s5b'")
-    page.until("document.readyState === 'complete'")
     assert "part 2 of 2" in page.text(".chain")
     assert page.texts(".chain a") == ["← The part before"]
 
@@ -263,7 +262,7 @@ def test_keys_move_open_and_go_back(page: Browser, site: Site):
     page.press("j", "j", "j", "k")
     assert page.run("document.activeElement.textContent") == page.texts("#list [data-item]")[1]
     page.press("Enter")
-    page.until("location.pathname === '/session' && document.readyState === 'complete'")
+    page.until("location.pathname === '/session'")
     page.press("j")
     assert page.run("document.activeElement.className").startswith("message")
     page.press("Escape")
@@ -329,7 +328,9 @@ def test_nothing_serious_keeps_anybody_from_using_it(
 
 def test_nothing_that_is_stored_runs_or_asks_another_machine(browser: Browser, path: Path):
     with SessionDB(path) as db:
-        for number, evil in enumerate(HOSTILE):
+        # Two at a time: what ends the one must not begin the other either.
+        pairs = [f"{one}\n\n{two}" for one, two in zip(HOSTILE[::2], HOSTILE[1::2], strict=True)]
+        for number, evil in enumerate(pairs):
             plain = evil.encode("utf-8", "replace").decode()
             name = f"{number} {plain}"
             db.create_session(name, plain, model=plain, system_prompt=plain, user_id=plain)
@@ -361,7 +362,7 @@ def test_nothing_that_is_stored_runs_or_asks_another_machine(browser: Browser, p
         links = browser.run(
             "[...document.querySelectorAll('#list [data-item]')].map((a) => a.href)"
         )
-        assert len(links) == len(HOSTILE)
+        assert len(links) == len(pairs)
         pages += [each.removeprefix(site.base) for each in links]
         pages += [each.removeprefix(site.base).replace("/session", "/delete") for each in links[:2]]
         browser.asked.clear()
@@ -410,7 +411,6 @@ def test_a_conversation_is_pinned_renamed_archived_and_deleted_with_a_question(
         browser.until("document.querySelector('h1').textContent === 'Another'")
         browser.click(".acts a.danger")
         browser.until("location.pathname === '/delete'")
-        browser.until("document.readyState === 'complete'")
         assert "Delete “Another” for good?" in browser.text("h1")
         assert "1 message would go" in browser.text()
         with SessionDB(path, read_only=True) as db:

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import WORD, Site, serving
+from web_helpers import WORD, Site, serving
 
 from sessionstore import SessionDB
 
