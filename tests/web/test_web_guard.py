@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from web_helpers import WORD, Site, serving
 
 from sessionstore import SessionDB
+from sessionstore.cli import main
 
 
 def test_the_address_that_is_printed_opens_it_and_the_token_goes_from_the_address(site: Site):
@@ -135,9 +139,21 @@ def test_it_never_keeps_an_agent_from_writing(path: Path):
         assert "message 49" in site.ask("/session?id=s&from=end").text
 
 
-def test_neither_token_nor_query_is_in_what_it_says(shop: Path):
-    with serving(shop) as site:
-        site.ask(f"/?token={site.token}", cookie=None)
+def test_the_address_a_browser_is_given_opens_once_and_no_token_or_query_is_in_what_it_says(
+    shop: Path, tmp_path: Path
+):
+    given = tmp_path / "given"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {given}.new\nmv {given}.new {given}\n')
+    browser.chmod(0o700)
+    with serving(shop, "--open", BROWSER=f"{browser} %s") as site:
+        while not given.exists():
+            assert site.ask("/").status == 200
+        once = given.read_text().strip().removeprefix(site.base)
+        assert once.startswith("/?token=")
+        assert site.token not in once
+        assert [site.ask(once, cookie=None).status for _ in range(2)] == [303, 403]
+        assert [site.ask(f"/?token={site.token}").status for _ in range(2)] == [303, 303]
         site.ask(f"/search?q={WORD}")
         site.ask("/?min-tokens=many")
         said = site.stop()
@@ -146,10 +162,18 @@ def test_neither_token_nor_query_is_in_what_it_says(shop: Path):
     assert site.process.returncode == 0
 
 
-def test_a_port_that_is_taken_is_told_in_a_line(shop: Path, site: Site):
-    import subprocess
-    import sys
+def test_without_its_packages_it_says_what_to_install(shop: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in [each for each in sys.modules if each.startswith("sessionstore.web")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
 
+    result = CliRunner().invoke(main, ["serve", "--db", str(shop)])
+
+    assert result.exit_code == 1
+    assert "pip install 'sessionstore[web]'" in result.stderr
+
+
+def test_a_port_that_is_taken_is_told_in_a_line(shop: Path, site: Site):
     done = subprocess.run(
         [sys.executable, "-m", "sessionstore", "serve", "--db", shop, "--port", str(site.port)],
         capture_output=True,

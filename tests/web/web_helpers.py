@@ -71,7 +71,7 @@ class Site:
 
 
 @contextmanager
-def serving(path: Path, *options: str) -> Iterator[Site]:
+def serving(path: Path, *options: str, **env: str) -> Iterator[Site]:
     """Start the command on a store, and stop it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "sessionstore", "serve", "--db", path, "--port", "0", *options],
@@ -79,7 +79,7 @@ def serving(path: Path, *options: str) -> Iterator[Site]:
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
-        env=os.environ | {"TZ": "UTC"},
+        env=os.environ | {"TZ": "UTC"} | env,
     )
     assert process.stdout is not None
     try:
