@@ -114,6 +114,9 @@ document.addEventListener("click", (event) => {
 const session = one("#session");
 if (session) {
   let waiting;
+  // A height in pixels means another message once another part of the conversation is here.
+  history.scrollRestoration = "manual";
+  if (/^#m\d+$/.test(location.hash)) one(location.hash)?.scrollIntoView();
   addEventListener("scroll", () => {
     clearTimeout(waiting);
     waiting = setTimeout(() => {
