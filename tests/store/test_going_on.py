@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from sessionstore import SessionDB
-from sessionstore.records import ListPlace
+from sessionstore import ListPlace, SessionDB
 
 
 @pytest.fixture
