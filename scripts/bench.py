@@ -5,6 +5,7 @@
     python scripts/bench.py search --messages 100000
     python scripts/bench.py writers --pause 0.1
     python scripts/bench.py peers
+    python scripts/bench.py web
 
 Times on a shared machine mean little, ratios of medians a good deal: the store and the plain
 code take turns, call by call, on files of the same shape, with the same triggers, pragmas and
@@ -207,7 +208,7 @@ BENCHES: dict[str, Callable[[Path], list[Line]]] = {
 
 
 # What is measured by a file of its own, bench_NAME.py.
-APART = ("peers", "search", "server", "writers")
+APART = ("peers", "search", "server", "web", "writers")
 
 
 def show(lines: Sequence[Line], *, check: bool) -> int:

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from sessionstore.errors import shown
 
@@ -129,6 +129,20 @@ class SessionSummary(SessionRecord):
     preview: str
     last_active: float
     _lineage_root_id: str | None
+
+
+class ListPlace(NamedTuple):
+    """Where one page of a list of sessions ended, so that the next one can go on from there.
+
+    Attributes:
+        pinned: Whether the last entry is pinned; False where pinned ones do not come first.
+        moment: What the list is in order of: its latest activity or its start.
+        root_id: The id of the first part of its chain.
+    """
+
+    pinned: bool
+    moment: float
+    root_id: str
 
 
 class ExportedSession(SessionRecord):
@@ -278,6 +292,17 @@ class DayUsage(TypedDict):
     """
 
     day: str
+    sessions: int
+    messages: int
+    total_tokens: int
+    cost_usd: float | None
+    known_sessions: int
+
+
+class GroupUsage(TypedDict):
+    """What the sessions of one source, or one model, used; see `DayUsage` for the cost."""
+
+    name: str
     sessions: int
     messages: int
     total_tokens: int

@@ -24,7 +24,7 @@ from sessionstore.cli.exporting import export
 from sessionstore.cli.importing import import_
 from sessionstore.cli.output import Failure, one_line, talk
 from sessionstore.cli.reading import list_sessions, search, show, stats
-from sessionstore.cli.serving import mcp
+from sessionstore.cli.serving import mcp, serve
 from sessionstore.cli.store import store_options
 from sessionstore.errors import SessionStoreError
 
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 for _command in (
-    *(list_sessions, show, search, stats, export, import_),
+    *(list_sessions, show, search, stats, serve, export, import_),
     *(keeping.rename, keeping.end, keeping.reopen, keeping.archive, keeping.unarchive),
     *(keeping.pin, keeping.unpin, keeping.delete, keeping.prune),
     *(upkeep.optimize, upkeep.vacuum, upkeep.purge, upkeep.backup, upkeep.restore),

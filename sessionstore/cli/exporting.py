@@ -18,13 +18,12 @@ from sessionstore.cli.output import Failure, harmless_json, is_terminal, safe, t
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_sessions, store_options
 from sessionstore.engine import Location, make_private_folder
-from sessionstore.export import lines
+from sessionstore.export import FORMS, pieces
 from sessionstore.records import ExportedSession, SessionFilter
 from sessionstore.store import SessionDB
 
 Sessions = Iterator[ExportedSession]
 
-_FORMATS = ("jsonl", "md", "qmd", "html", "trace")
 _NEEDS_EXTRA = "the page needs three more packages: pip install 'sessionstore[html]'"
 
 
@@ -53,7 +52,7 @@ class _Shape:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(_FORMATS),
+    type=click.Choice(list(FORMS)),
     help="How it is written. Default: what FILE ends with, else jsonl.",
 )
 @click.option(
@@ -114,7 +113,7 @@ def export(
 
 def _form_of(target: Path | None) -> str:
     ending = "" if target is None else target.suffix.lower().removeprefix(".")
-    return {"htm": "html"}.get(ending, ending if ending in _FORMATS else "jsonl")
+    return {"htm": "html"}.get(ending, ending if ending in FORMS else "jsonl")
 
 
 def _ids(
@@ -174,27 +173,10 @@ def _write(
 
 
 def _text(sessions: Sessions, shape: _Shape) -> Iterator[str]:
-    if shape.form == "jsonl":
-        return lines(sessions)
-    if shape.form == "html":
-        return _page(sessions, shape)
-    if shape.form == "trace":
-        from sessionstore.export.trace import trace
-
-        return (line for session in sessions for line in trace(session))
-    from sessionstore.export.markdown import markdown
-
-    return (
-        piece for session in sessions for piece in markdown(session, quarto=shape.form == "qmd")
-    )
-
-
-def _page(sessions: Sessions, shape: _Shape) -> Iterator[str]:
     try:
-        from sessionstore.export.html import html
+        return pieces(sessions, shape.form, note="secrets were taken out" if shape.redacted else "")
     except ModuleNotFoundError as error:
         raise Failure(_NEEDS_EXTRA) from error
-    return html(sessions, note="secrets were taken out" if shape.redacted else "")
 
 
 def _folder(target: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -42,6 +42,40 @@ def filter_options(*, include_open: bool = True) -> Callable[[F], F]:
         return decorated  # type: ignore[no-any-return] # click's options give back what they take
 
     return decorate
+
+
+def read_filter(given: Mapping[str, str]) -> SessionFilter:
+    """Read a filter from options by name, without their dashes, as an address has them.
+
+    Args:
+        given: Such as `{"source": "cli", "older-than": "2d", "archived": "yes"}`; a flag is
+            `yes` or `no`.
+
+    Raises:
+        click.UsageError: There is no such option, or its value is none.
+    """
+    command = _reader()
+    flags = {each.opts[0]: each for each in command.params if each.secondary_opts}
+    words = []
+    for name, value in given.items():
+        flag = flags.get(f"--{name}")
+        if flag is None:
+            words.append(f"--{name}={value}")
+        elif value in ("yes", "no"):
+            words.append((flag.opts if value == "yes" else flag.secondary_opts)[0])
+        else:
+            raise click.UsageError(f"{safe(name)} is yes or no, not {safe(value)!r}")
+    wanted: SessionFilter = command.main(words, standalone_mode=False)
+    return wanted
+
+
+@functools.cache
+def _reader() -> click.Command:
+    return click.command(add_help_option=False)(filter_options()(_as_it_is))
+
+
+def _as_it_is(*, wanted: SessionFilter) -> SessionFilter:
+    return wanted
 
 
 def asks_something(wanted: SessionFilter) -> bool:

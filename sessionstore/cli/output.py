@@ -25,6 +25,7 @@ __all__ = [
     "dollars",
     "harmless_json",
     "is_terminal",
+    "moment_of",
     "one_line",
     "plural",
     "safe",
@@ -167,15 +168,20 @@ def since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
     Local time unless it names a zone; a bare date or year means its first moment. Four digits
     are a year: as epoch seconds they would be within the first three hours of 1970.
     """
-    return None if value is None else _moment(value, last=False)
+    return None if value is None else moment_of(value, last=False)
 
 
 def until(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
     """Read an option as `since` does, but a bare date or year means its last moment."""
-    return None if value is None else _moment(value, last=True)
+    return None if value is None else moment_of(value, last=True)
 
 
-def _moment(value: str, *, last: bool) -> float:
+def moment_of(value: str, *, last: bool) -> float:
+    """Read a time as `since` does, or as `until`, where a bare date means its last moment.
+
+    Raises:
+        click.BadParameter: It is none.
+    """
     try:
         if _DATE.fullmatch(value):
             # Messages bear times to the microsecond.

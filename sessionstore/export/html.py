@@ -11,10 +11,10 @@ import base64
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import nh3
 from jinja2 import Environment, StrictUndefined
@@ -43,7 +43,10 @@ _ELEMENTS = {
 # Beyond that a text is shown as it is: rendering it would take seconds and help nobody.
 _LONGEST_MARKDOWN = 100_000
 _LONG_RESULT = 600
-_KNOWN_ROLES = frozenset({"user", "assistant", "tool", "system"})
+KNOWN_ROLES = frozenset({"user", "assistant", "tool", "system"})
+
+# Code, the name of its language and what else stood behind the fence, to HTML.
+Highlight: TypeAlias = Callable[[str, str, str], str]
 
 
 class _Entry(NamedTuple):
@@ -128,10 +131,10 @@ def _message(message: MessageRecord) -> str:
     folded = ""
     if role == "tool" and len(text) > _LONG_RESULT:
         folded = f"{one_line(text[:80])} … ({len(text):,} characters)"
-    rendered = role != "tool" and 0 < len(text) <= _LONGEST_MARKDOWN
+    as_markdown = role != "tool" and 0 < len(text) <= _LONGEST_MARKDOWN
     return _render(
         "message.html",
-        kind=role if role in _KNOWN_ROLES else "other",
+        kind=role if role in KNOWN_ROLES else "other",
         role=one_line(role),
         tool=one_line(message["tool_name"] or ""),
         when=_time(message["timestamp"]),
@@ -139,13 +142,14 @@ def _message(message: MessageRecord) -> str:
         state="" if message["active"] else "compacted" if message["compacted"] else "undone",
         thoughts=thoughts,
         folded=folded,
-        body=_rendered(text) if rendered else "",
+        body=rendered(text) if as_markdown else "",
         text=text,
-        calls=[_call(each) for each in calls_of(message["tool_calls"])],
+        calls=[written_call(each) for each in calls_of(message["tool_calls"])],
     )
 
 
-def _call(call: Any) -> tuple[str, str]:
+def written_call(call: Any) -> tuple[str, str]:
+    """Give the name and the arguments of a tool call as they are shown, JSON set out in lines."""
     name, arguments = name_and_arguments(call)
     if isinstance(arguments, str):
         try:
@@ -162,17 +166,27 @@ def _time(moment: float | None) -> str:
         return ""
 
 
-def _rendered(text: str) -> Markup:
-    """Render Markdown and leave nothing in it that could act or lead anywhere."""
-    cleaned = nh3.clean(_markdown().render(text), tags=_ELEMENTS, attributes={}, link_rel=None)
-    return Markup(cleaned)  # noqa: S704 - cleaned in the line above
+def rendered(text: str, *, highlight: Highlight | None = None) -> Markup:
+    """Render Markdown and leave nothing in it that could act or lead anywhere.
+
+    Args:
+        text: The Markdown.
+        highlight: Makes HTML of a block of code and the name of its language, in which
+            `span` may have a class; "" leaves the block as it is.
+    """
+    raw = _markdown(highlight).render(text)
+    if highlight is None:
+        cleaned = nh3.clean(raw, tags=_ELEMENTS, attributes={}, link_rel=None)
+    else:
+        classes = {"span": {"class"}}
+        cleaned = nh3.clean(raw, tags=_ELEMENTS | {"span"}, attributes=classes, link_rel=None)
+    return Markup(cleaned)  # noqa: S704 - cleaned in the lines above
 
 
 @functools.cache
-def _markdown() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(
-        ["table", "strikethrough"]
-    )
+def _markdown(highlight: Highlight | None) -> MarkdownIt:
+    options: dict[str, Any] = {"html": False, "breaks": True, "highlight": highlight}
+    parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
     for rule in (_link_open, _link_close, _image):
         parser.add_render_rule(rule.__name__.removeprefix("_"), rule)
     return parser

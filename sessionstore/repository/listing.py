@@ -12,7 +12,13 @@ from sqlalchemy import Connection, bindparam, func, literal_column, select, text
 from sessionstore.codec import as_number, as_text, decode_content
 from sessionstore.listed import in_order
 from sessionstore.models import MESSAGES, SESSIONS
-from sessionstore.records import Content, SessionFilter, SessionRecord, SessionSummary
+from sessionstore.records import (
+    Content,
+    ListPlace,
+    SessionFilter,
+    SessionRecord,
+    SessionSummary,
+)
 from sessionstore.repository import filters, sessions
 from sessionstore.repository.chains import is_head, link_from, root_of, tip_of
 from sessionstore.repository.filters import activity
@@ -37,11 +43,13 @@ def rich(
     project_tips: bool,
     by_activity: bool,
     pinned_first: bool,
+    past: ListPlace | None,
 ) -> list[SessionSummary]:
     """List conversations, each with the identity, counts and preview of its newest part.
 
     Order: newest started first, or by the chain's latest activity; ties by the id of the
     root. Two statements, the page and its sessions; three if the pinned ones come first.
+    A page that goes on from a place costs the same however far down that is.
     """
     chains_as_one = not include_children
     shown = "t" if chains_as_one and project_tips else "s"
@@ -53,6 +61,13 @@ def rich(
         conditions.append(is_head("s"))
 
     on_server = connection.dialect.name == "postgresql"
+    walked = "x" if chains_as_one and by_activity else "s"
+    beyond = ""
+    if past is not None:
+        key = activity(walked) if by_activity else "s.started_at"
+        # Apart, so that the index of the order is entered where the page begins.
+        beyond = f"{key} <= :past_moment AND ({key} < :past_moment OR s.id < :past_root)"
+        parameters |= {"past_moment": past.moment, "past_root": past.root_id}
 
     def entries(*more: str, limit: int, offset: int) -> list[_Entry]:
         form = _page(
@@ -64,7 +79,7 @@ def rich(
         query = text(
             form.format(
                 key=sessions.row_key(connection, shown),
-                conditions=" AND ".join([*conditions, *more]) or "1 = 1",
+                conditions=" AND ".join(filter(None, [*conditions, *more])) or "1 = 1",
             )
         )
         if exclude_sources:
@@ -79,13 +94,18 @@ def rich(
 
     wanted_count = ALL if limit is None else limit
     if not pinned_first:
-        return _summaries(connection, entries(limit=wanted_count, offset=offset))
+        return _summaries(connection, entries(beyond, limit=wanted_count, offset=offset))
     # Few are pinned, and an index knows them. Sorting all by it would read every session.
-    walked = "x" if chains_as_one and by_activity else "s"
-    pinned = entries(f"{walked}.pinned = 1", limit=ALL, offset=0)
+    pinned = []
+    if past is None or past.pinned:
+        pinned = entries(f"{walked}.pinned = 1", beyond, limit=ALL, offset=0)
+        beyond = ""
     page = pinned[offset : offset + wanted_count]
     page += entries(
-        f"{walked}.pinned = 0", limit=wanted_count - len(page), offset=max(0, offset - len(pinned))
+        f"{walked}.pinned = 0",
+        beyond,
+        limit=wanted_count - len(page),
+        offset=max(0, offset - len(pinned)),
     )
     return _summaries(connection, page)
 

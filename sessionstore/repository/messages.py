@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 from sqlalchemy import (
     Connection,
     ScalarSelect,
+    Select,
     bindparam,
     delete,
     func,
@@ -528,19 +530,41 @@ def listing(
 ) -> list[MessageRecord]:
     """List the live messages of a session, or all, by id: those between two, so many at most.
 
-    With `last` the last so many, still by id.
+    With `last` the last so many, be it those before an id, still by id.
     """
     wanted = _OF_SESSION if include_inactive else _OF_SESSION.where(_LIVE)
+    cut = functools.partial(
+        _cut,
+        after_id=after_id,
+        before_id=before_id,
+        count=limit if last is None else last,
+        from_end=last is not None,
+    )
+    if include_inactive and (limit is not None or last is not None):
+        # The index has live and other messages apart, and so not in order of id: the page is
+        # chosen by ids alone, which it holds, and only then are messages read.
+        ids = cut(select(MESSAGES.c.id).where(MESSAGES.c.session_id == session_id)).subquery()
+        page = connection.execute(_SELECT.where(MESSAGES.c.id.in_(select(ids.c.id)))).all()
+        return [record_of(row) for row in page]
+    found = connection.execute(cut(wanted), {"of_session": session_id}).all()
+    return [record_of(row) for row in (found if last is None else reversed(found))]
+
+
+def _cut(
+    wanted: Select[*tuple[Any, ...]],
+    *,
+    after_id: int | None,
+    before_id: int | None,
+    count: int | None,
+    from_end: bool,
+) -> Select[*tuple[Any, ...]]:
+    """Take the messages between two ids, the first so many of them or, backwards, the last."""
     if after_id is not None:
         wanted = wanted.where(MESSAGES.c.id > after_id)
     if before_id is not None:
         wanted = wanted.where(MESSAGES.c.id < before_id)
-    if limit is not None:
-        wanted = wanted.limit(limit)
-    if last is not None:
-        wanted = wanted.order_by(None).order_by(MESSAGES.c.id.desc()).limit(last)
-    found = connection.execute(wanted, {"of_session": session_id}).all()
-    return [record_of(row) for row in (found if last is None else reversed(found))]
+    order = MESSAGES.c.id.desc() if from_end else MESSAGES.c.id
+    return wanted.order_by(None).order_by(order).limit(count)
 
 
 def find_by_platform_id(connection: Connection, platform_message_id: str) -> MessageRecord | None:

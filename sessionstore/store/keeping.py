@@ -19,6 +19,7 @@ from sessionstore.records import (
     ExportedSession,
     FilterFields,
     ImportReport,
+    ListPlace,
     PruneReport,
     SessionFilter,
     SessionSummary,
@@ -80,6 +81,7 @@ class KeepingCalls(StoreBase):
         order_by_last_active: bool = False,
         include_archived: bool = False,
         pinned_first: bool = False,
+        past: ListPlace | None = None,
         **filter_fields: Unpack[FilterFields],
     ) -> list[SessionSummary]:
         """List conversations: roots and branches, one entry for a chain.
@@ -101,6 +103,7 @@ class KeepingCalls(StoreBase):
             order_by_last_active: Latest activity first.
             include_archived: Also what was put away.
             pinned_first: What is pinned before the rest.
+            past: Only what comes after this place, in the same order; see `ListPlace`.
             **filter_fields: The fields of `SessionFilter`, asked of the entry shown.
 
         Raises:
@@ -124,6 +127,7 @@ class KeepingCalls(StoreBase):
                 project_tips=project_compression_tips,
                 by_activity=order_by_last_active,
                 pinned_first=pinned_first,
+                past=past,
             )
         )
 
@@ -440,8 +444,17 @@ class KeepingCalls(StoreBase):
             logger.warning("%s: %s", self.location, trouble)
         if self.location.path is None:
             self._vacuum("ANALYZE")
-        else:
-            self._outside_transaction(lambda raw: raw.execute("PRAGMA optimize"))
+            return
+
+        def refresh(raw: Any) -> None:
+            raw.execute("PRAGMA optimize")
+            # Where few sessions have a parent, its statistics are those of "none": all rows
+            # alike. They would keep the planner from the index, and have each entry of a list
+            # read every session for the one that continues it. Unknown, the index is used.
+            if raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
+                raw.execute("DELETE FROM sqlite_stat1 WHERE idx = 'idx_sessions_parent'")
+
+        self._outside_transaction(refresh)
 
     def complete_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
         """Index all messages that are not indexed yet; return how many.

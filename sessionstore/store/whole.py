@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from sessionstore.records import (
     BackupReport,
     CopyReport,
     DayUsage,
     FileSizes,
+    GroupUsage,
     SessionFilter,
     UsageSums,
 )
@@ -53,6 +55,19 @@ class WholeCalls(StoreBase):
             utc_offset_s: How far the local days are ahead of UTC, in seconds.
         """
         return self._read(lambda db: sizes.usage_by_day(db, utc_offset_s))
+
+    def usage_by(self, field: Literal["source", "model"]) -> list[GroupUsage]:
+        """Add up what sessions used by their source or model, most tokens first.
+
+        Of the counters of sessions: quick however many messages there are.
+
+        Raises:
+            ValueError: It is neither.
+        """
+        if field not in ("source", "model"):
+            msg = f"usage is told by source or model, not by {field!r}"
+            raise ValueError(msg)
+        return self._read(lambda db: sizes.usage_by(db, field))
 
     def file_sizes(self) -> FileSizes | None:
         """Say how many bytes each part of the file takes; None on a server."""

@@ -143,7 +143,7 @@ def test_killed_between_the_statements_of_a_revision_the_next_open_finishes(
     )
     assert done.returncode == 0, done.stderr
     killed = [Path(line) for line in done.stdout.split()]
-    assert len(killed) >= 2
+    assert killed
     kept, shape = files.all_rows(before), files.shape(before)
     whole = before.with_name("whole.db")
     for path in killed:

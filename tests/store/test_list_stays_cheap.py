@@ -170,6 +170,23 @@ def test_a_list_of_a_large_store_comes_at_once(store, path):
         assert sorted(took)[18] < BUDGET_S, took
 
 
+def test_statistics_of_a_store_without_chains_do_not_make_the_list_read_every_session(store, path):
+    for number in range(300):
+        store.create_session(f"s{number}", "cli", started_at=float(number))
+    store.optimize()
+    with SessionDB(path) as db, statements(db) as seen:
+        assert len(db.list_sessions_rich(limit=5, order_by_last_active=True)) == 5
+    plain = sqlite3.connect(path)
+    assert plain.execute("SELECT count(*) FROM sqlite_stat1 WHERE tbl = 'sessions'").fetchone()[0]
+    steps = [
+        step
+        for *_, step in plain.execute(f"EXPLAIN QUERY PLAN {seen[0][0]}", seen[0][1])
+        if " n " in step
+    ]
+    plain.close()
+    assert set(steps) == {"SEARCH n USING INDEX idx_sessions_parent (parent_session_id=?)"}
+
+
 def test_a_word_in_the_oldest_conversation_brings_it_to_the_top(store, path):
     fill(path, 50, messages=3)
     assert store.list_sessions_rich(order_by_last_active=True)[-1]["_lineage_root_id"] == "s0000"
