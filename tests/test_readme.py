@@ -47,7 +47,7 @@ def test_the_commands_it_names_are_there():
             assert words[1] in main.commands
         else:
             assert os.access(ROOT / words[0], os.X_OK)
-    assert len(named) == 9
+    assert len(named) == 10
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\((?!https:)([^)]+)\)", README))
