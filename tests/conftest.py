@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     worker = getattr(config, "workerinput", None)
     config.stash[_FOLDER] = Path(worker[_IN_WORKERS]) if worker else postgres.new_folder()
+    if not worker:
+        # As Ctrl-C does: a run that is ended takes its server with it.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
