@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -337,26 +339,34 @@ def test_a_standby_or_a_role_without_rights_says_so(url, other):
             other.commit()
 
 
-def _append_through_crashes(url: str, number: int, count: int, returned: list[str]) -> None:
-    """Append as an agent does: a call that may not have been stored is looked up first."""
-    patient = StoreSettings(connections=1)
-    ends_at = time.monotonic() + 60
-    db: SessionDB | None = None
-    session = f"s{number}"
-    turn = 0
-    while turn < count and time.monotonic() < ends_at:
-        try:
-            if db is None:
-                db = SessionDB(url=url, settings=patient, migrate=False)
-                db.ensure_session(session, "cli")
-            if f"turn {turn}" not in [m["content"] for m in db.get_messages(session)]:
-                db.append_message(session, "user", f"turn {turn}")
-            returned.append(f"{session} turn {turn}")
-            turn += 1
-        except StoreUnavailableError:
-            time.sleep(0.05)
-    if db is not None:
-        db.close()
+# Appends as an agent does, that looks first whether a call was stored of which it is not known;
+# says each text once it is sure of it.
+APPENDS_THROUGH_CRASHES = """
+import sys, time
+from sessionstore import SessionDB, StoreSettings, StoreUnavailableError
+
+url, session, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+ends_at = time.monotonic() + 80
+db, turn = None, 0
+while turn < count and time.monotonic() < ends_at:
+    try:
+        if db is None:
+            db = SessionDB(url=url, settings=StoreSettings(connections=1), migrate=False)
+            db.ensure_session(session, "cli")
+        if f"turn {turn}" not in [m["content"] for m in db.get_messages(session)]:
+            db.append_message(session, "user", f"turn {turn}")
+        print(session, "turn", turn, flush=True)
+        turn += 1
+    except StoreUnavailableError:
+        time.sleep(0.05)
+if db is not None:
+    db.close()
+"""
+
+
+def _collect(program: subprocess.Popen[str], returned: list[str]) -> None:
+    assert program.stdout is not None
+    returned.extend(line.strip() for line in program.stdout)
 
 
 @pytest.mark.parametrize(
@@ -374,9 +384,16 @@ def test_a_server_killed_and_started_again_keeps_what_returned_and_nothing_twice
         url = server.url.render_as_string(hide_password=False)
         SessionDB(url=url).close()
         returned: list[str] = []
-        threads = [
-            threading.Thread(target=_append_through_crashes, args=(url, number, appends, returned))
+        programs = [
+            subprocess.Popen(
+                [sys.executable, "-c", APPENDS_THROUGH_CRASHES, url, f"s{number}", str(appends)],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             for number in range(writers)
+        ]
+        threads = [
+            threading.Thread(target=_collect, args=(program, returned)) for program in programs
         ]
         for thread in threads:
             thread.start()
@@ -385,8 +402,10 @@ def test_a_server_killed_and_started_again_keeps_what_returned_and_nothing_twice
                 time.sleep(0.01)
             server.stop()
             server.start()
-        for thread in threads:
+        for program, thread in zip(programs, threads, strict=True):
             thread.join(90)
+            assert program.wait(5) == 0
+            program.stdout.close()
         with SessionDB(url=url) as db:
             for number in range(writers):
                 said = [message["content"] for message in db.get_messages(f"s{number}")]
