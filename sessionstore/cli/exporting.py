@@ -89,7 +89,8 @@ def export(
     """Write conversations as JSON Lines, Markdown or a page.
 
     jsonl has a session a line, everything included, and can be imported again. md and qmd
-    (Quarto) make a file for each session, in the folder that -o names. html is one page that
+    (Quarto) make a file for each session, in the folder that -o names; where there is only one,
+    a name that ends so is the file itself. html is one page that
     stands by itself. trace has a message a line, as Claude Code writes them.
 
     Always UTF-8. A FILE is replaced when all is written, and only its owner may read it.

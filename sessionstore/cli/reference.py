@@ -44,7 +44,7 @@ and refuses where nobody can be asked, unless `--yes` is given.
 
     eval "$(_SESSIONSTORE_COMPLETE=bash_source sessionstore)"
 
-and in zsh or fish the same with `zsh_source` or `fish_source`. The line belongs into
+and in zsh or fish the same with `zsh_source` or `fish_source`. The line belongs in
 `~/.bashrc`, `~/.zshrc` or `~/.config/fish/config.fish`; for fish it is
 `_SESSIONSTORE_COMPLETE=fish_source sessionstore | source`.
 

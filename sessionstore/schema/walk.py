@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from sessionstore import server
 from sessionstore.engine import WRITE_OPTION, Database, Location, reporting_errors
@@ -226,7 +226,7 @@ def _walk(
                     if revision == SCHEMA_REVISION and not down:
                         add_missing_columns(connection)
             except Exception as error:
-                if is_contention(error):
+                if is_contention(error) or _is_of_the_server(error):
                     raise
                 msg = (
                     f"{database.location}: revision {revision} failed ({_first_line(error)}); "
@@ -245,6 +245,12 @@ def _walk(
             if progress:
                 progress(revision)
     return done
+
+
+def _is_of_the_server(error: Exception) -> bool:
+    """Say whether the server itself says what it lacks, such as a privilege."""
+    original = error.orig if isinstance(error, DBAPIError) else None
+    return original is not None and server.reason(original) is not None
 
 
 def _first_line(error: Exception) -> str:

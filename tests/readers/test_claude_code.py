@@ -22,7 +22,7 @@ def record(kind: str, uuid: str, parent: str | None, second: int, **fields: Any)
     return {
         "parentUuid": parent,
         "isSidechain": False,
-        "cwd": "/work/pipes",
+        "cwd": "/srv/pipes",
         "sessionId": MAIN,
         "version": "2.1.0",
         "gitBranch": "leak",
@@ -101,7 +101,7 @@ def test_a_transcript_is_a_conversation(take_in, transcript: Path, target: Path)
     assert session["source"] == "claude-code"
     assert session["model"] == "claude-x"
     assert session["model_config"] == {
-        "cwd": "/work/pipes",
+        "cwd": "/srv/pipes",
         "git_branch": "leak",
         "version": "2.1.0",
     }

@@ -51,7 +51,7 @@ META = line(
     0,
     id=ID,
     timestamp="2026-01-01T00:00:00.000Z",
-    cwd="/work/pipes",
+    cwd="/srv/pipes",
     originator="codex_cli_rs",
     cli_version="0.90.0",
     source="cli",
@@ -68,7 +68,7 @@ TALK = [
     META,
     said("developer", 1, "<permissions>"),
     *prompt(1, "Find the leak"),
-    line("turn_context", 1, cwd="/work/pipes", model="gpt-x"),
+    line("turn_context", 1, cwd="/srv/pipes", model="gpt-x"),
     line("response_item", 2, **REASONING),
     item("function_call", 3, name="shell", arguments='{"command":["ls"]}', call_id="c1"),
     item("function_call_output", 4, call_id="c1", output="pipe.c"),
@@ -110,7 +110,7 @@ def test_a_rollout_is_a_conversation(take_in, rollout: Path, target: Path):
     )
     assert session["system_prompt"] == "You are Codex."
     assert session["model_config"] == {
-        "cwd": "/work/pipes",
+        "cwd": "/srv/pipes",
         "git_branch": "leak",
         "version": "0.90.0",
         "originator": "codex_cli_rs",
