@@ -126,7 +126,8 @@ def row_of(message: BaseMessage) -> dict[str, Any]:
     if message.type == "tool":
         row["tool_call_id"], row["tool_name"] = data["tool_call_id"], data["name"]
     data["content"] = None
-    if told != _PLAIN.get(message.type):
+    # An empty list would be read as an empty text.
+    if told != _PLAIN.get(message.type) or row["content"] == []:
         row["codex_message_items"] = keep(FRAMEWORK, told)
     # What comes back is what JSON makes of it, such as a list of a tuple.
     return cast("dict[str, Any]", json.loads(json.dumps(row)))
@@ -153,7 +154,7 @@ def message_of(record: MessageRecord) -> BaseMessage:
         told["data"]["content"] = content
         (message,) = messages_from_dict([told])
         return message
-    said: Any = [content] if isinstance(content, dict) else content or ""
+    said = _said(content)
     if role == "assistant":
         return AIMessage(said, tool_calls=list(_calls_of(record["tool_calls"])))
     if role == "tool":
@@ -162,6 +163,17 @@ def message_of(record: MessageRecord) -> BaseMessage:
     if role == "user":
         return HumanMessage(said)
     return SystemMessage(said) if role == "system" else ChatMessage(content=said, role=role)
+
+
+def _said(content: Any) -> Any:
+    """Give content as LangChain takes it: a text, or a list of texts and dicts."""
+    parts = content if isinstance(content, list) else [content]
+    if content is None or isinstance(content, str):
+        return content or ""
+    return [
+        part if isinstance(part, str | dict) else json.dumps(part, ensure_ascii=False)
+        for part in parts
+    ]
 
 
 def _calls_of(calls: Any) -> Iterator[ToolCall]:
@@ -176,4 +188,7 @@ def _calls_of(calls: Any) -> Iterator[ToolCall]:
             args = None
         # Arguments that are no dict are shown to the model as they were written.
         read = args if isinstance(args, dict) else {"arguments": arguments}
-        yield ToolCall(name=str(function.get("name")), args=read, id=call.get("id"))
+        called = call.get("id")
+        yield ToolCall(
+            name=str(function.get("name")), args=read, id=None if called is None else str(called)
+        )

@@ -209,7 +209,9 @@ class Tools:
         if len(hits) > shown:
             answer["more"] = f"call again with offset {offset + shown}"
         if not hits:
-            answer["note"] = self._nothing(query)
+            answer["note"] = (
+                "there are no more; call with a lower offset" if offset else self._nothing(query)
+            )
         return answer
 
     def _nothing(self, query: str) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 _MAGIC = b"SQLite format 3\0"
@@ -23,6 +24,11 @@ _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 _REAL, _ZERO, _ONE, _BLOB = 7, 8, 9, 12
 # The share of the best guess at a page size that is as good as it.
 _GOOD = 0.8
+# So many pages tell more of their size than a header does.
+_ENOUGH_PAGES = 8
+# So many leaf pages tell how they are to be read.
+_SAMPLE = 40
+_KINDS = {(each,) for each in ("table", "index", "view", "trigger")}
 _VARINT, _SEVEN_BITS, _MORE = 9, 0x7F, 0x80
 
 
@@ -49,6 +55,7 @@ class Pages:
         size: Bytes of a page.
         usable: Bytes of it that hold content.
         count: How many pages there should be.
+        last: The last page that is there.
         encoding: Of its texts.
         log: The log's descriptor and where in it the newest form of a page begins.
         problems: What was found wrong, a sentence each.
@@ -59,6 +66,7 @@ class Pages:
     size: int = 4096
     usable: int = 4096
     count: int = 0
+    last: int = 0
     encoding: str = "utf-8"
     log: tuple[int, dict[int, int]] | None = None
     problems: list[str] = field(default_factory=list)
@@ -128,7 +136,7 @@ class Pages:
     def leaves(self) -> Iterator[int]:
         """List the leaf pages of tables that were not reached and are not free."""
         free = self._free()
-        for number in range(1, self.count + 1):
+        for number in range(1, min(self.count, self.last) + 1):
             if number in self.seen or number in free:
                 continue
             try:
@@ -140,7 +148,7 @@ class Pages:
     def _row(self, page: bytes, at: int) -> Row:
         length, at = _varint(page, at)
         rowid, at = _varint(page, at)
-        if not 0 <= length <= self.count * self.size:
+        if not 0 <= length <= self.last * self.size:
             msg = f"it would be {length} bytes long"
             raise DamagedError(msg)
         payload = self._payload(page, at, length)
@@ -191,7 +199,10 @@ class Pages:
 
 
 def open_pages(file: int, length: int) -> Pages:
-    """Find out how the pages of a file are laid out, by its header or else by trying.
+    """Find out how the pages of a file are laid out, by its header and by trying.
+
+    A single bit may make one plausible header of another, so what it says is believed only as
+    far as the pages agree.
 
     Args:
         file: Its descriptor.
@@ -202,24 +213,61 @@ def open_pages(file: int, length: int) -> Pages:
     if len(header) < _HEADER:
         pages.problems.append("the file is shorter than a header")
         return pages
-    size = 65536 if header[16:18] == b"\x00\x01" else int.from_bytes(header[16:18])
-    intact = header.startswith(_MAGIC) and size in _SIZES and size - header[20] >= _SIZES[0] - 32
-    if intact:
-        pages.size, pages.usable = size, size - header[20]
-        pages.encoding = _ENCODINGS.get(_number(header, 56), "utf-8")
-    else:
+    told_size = 65536 if header[16:18] == b"\x00\x01" else int.from_bytes(header[16:18])
+    intact = header.startswith(_MAGIC) and told_size in _SIZES
+    pages.size = _size(file, length, told_size if intact else None)
+    reserved, encoding = header[20], _ENCODINGS.get(_number(header, 56), "utf-8")
+    pages.last = -(-length // pages.size)
+    pages.usable, pages.encoding = _layout(pages, reserved if intact else 0, encoding)
+    layout = (pages.size, pages.size - pages.usable, pages.encoding)
+    if not intact or layout != (told_size, reserved, encoding):
+        intact = False
         pages.problems.append("the header is damaged")
-        # Every second page, or fourth, looks as good as every page: the smallest size has it.
-        likely = {each: _likely(file, length, each) for each in _SIZES}
-        good = [each for each in _SIZES if likely[each] >= _GOOD * max(likely.values())]
-        pages.size = pages.usable = min(good)
-    there = -(-length // pages.size)
     # The count in the header holds if the same change wrote both.
     told = _number(header, 28) if intact and header[24:28] == header[92:96] else 0
-    pages.count = told or there
+    pages.count = told or pages.last
     if told * pages.size > length:
         pages.problems.append(f"the file ends after {length:,} of {told * pages.size:,} bytes")
     return pages
+
+
+def _size(file: int, length: int, told: int | None) -> int:
+    """Say how large the pages are; what the header tells counts where there are only a few."""
+    likely = {each: _likely(file, length, each) for each in _SIZES}
+    best = max(likely.values())
+    # Every second page, or fourth, looks as good as every page: the smallest size has it.
+    good = min(each for each in _SIZES if likely[each] >= _GOOD * best)
+    sure = best > 0 and length // good >= _ENOUGH_PAGES
+    return good if told is None or sure else told
+
+
+def _layout(pages: Pages, reserved: int, encoding: str) -> tuple[int, str]:
+    """Choose how many bytes of a page count and how its texts are encoded, by what makes sense."""
+    some: list[int] = []
+    for number in range(1, pages.last + 1):
+        with suppress(DamagedError):
+            if _kind(pages.page(number), number) == _TABLE_LEAF:
+                some.append(number)
+        if len(some) == _SAMPLE:
+            break
+    ways = [
+        (pages.size - unused, each)
+        for unused in dict.fromkeys((reserved, 0))
+        for each in dict.fromkeys((encoding, *_ENCODINGS.values()))
+        if pages.size - unused >= _SIZES[0] - 32
+    ]
+
+    def sense(way: tuple[int, str]) -> int:
+        tried = replace(pages, usable=way[0], encoding=way[1], problems=[], seen=set())
+        good = 0
+        for number in some:
+            for _, values in tried.rows(number, ""):
+                good += not any(isinstance(value, BrokenText) for value in values)
+                # The kinds of entries in a schema are the same in each file.
+                good += _SAMPLE * (values[:1] in _KINDS)
+        return good - len(tried.problems)
+
+    return max(ways, key=sense)
 
 
 def _likely(file: int, length: int, size: int) -> float:

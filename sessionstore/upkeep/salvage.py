@@ -130,6 +130,7 @@ class Salvage:
             self.log_pages = len(found.places)
             self.pages.log = (log, found.places)
             self.pages.count = found.count
+            self.pages.last = max(self.pages.last, *found.places)
             own = os.fstat(self._files[0]).st_size
             cut = f"the file ends after {own:,} of "
             self.pages.problems = [p for p in self.pages.problems if not p.startswith(cut)]

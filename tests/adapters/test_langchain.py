@@ -137,3 +137,24 @@ def test_a_chain_remembers_and_opens_its_place_once(file):
     assert said == ["first question", "first answer", "second question", "second answer"]
     assert len(made) >= 2
     assert len({id(common.opened(file)), *(id(common.opened(str(file))) for _ in made)}) == 1
+
+
+@pytest.mark.parametrize(
+    "content", [[1, None], [[1]], [{"type": "text"}, "str", None, 5], {"a": 1}]
+)
+def test_odd_messages_of_other_programs_do_not_hide_the_others(store: SessionDB, content: object):
+    store.create_session("odd", "cli")
+    call = {"id": 5, "type": "function", "function": {"name": "n", "arguments": "{}"}}
+    store.append_message("odd", "assistant", "called", tool_calls=[call])
+    for role in ("user", "assistant", "tool", "system", "critic"):
+        store.append_message("odd", role, content)
+    said = SessionStoreChatMessageHistory("odd", store).messages
+    assert [message.type for message in said] == ["ai", "human", "ai", "tool", "system", "chat"]
+    assert said[0].tool_calls[0]["id"] == "5"
+
+
+def test_an_empty_list_comes_back_as_one(store: SessionDB):
+    history = SessionStoreChatMessageHistory("empty", store)
+    said = [HumanMessage([]), AIMessage([]), HumanMessage("")]
+    history.add_messages(said)
+    assert history.messages == said

@@ -83,11 +83,20 @@ DAMAGE = {
     "the first page": lambda content: content.__setitem__(slice(0, PAGE), bytes(PAGE)),
     "the name of the format": lambda content: content.__setitem__(slice(0, 4), b"text"),
     "the size of a page": lambda content: content.__setitem__(slice(16, 18), b"\x12\x34"),
+    "pages said to be smaller": lambda content: content.__setitem__(slice(16, 18), b"\x02\0"),
+    "pages said to be larger": lambda content: content.__setitem__(slice(16, 18), b"\x20\0"),
+    "a part of each page said to be unused": lambda content: content.__setitem__(20, 32),
+    "texts said to be UTF-16": lambda content: content.__setitem__(59, 3),
+    "one page said to be all": lambda content: content.__setitem__(slice(28, 32), b"\0\0\0\1"),
+    "too many pages said to be there": lambda content: content.__setitem__(
+        slice(28, 32), b"\x7f" * 4
+    ),
     "a tail of zeros": lambda content: content.extend(bytes(3 * PAGE)),
 }
+OFTEN = ("the header", "the first page", "pages said to be smaller", "texts said to be UTF-16")
 
 
-@pytest.mark.parametrize("damage", mostly_slow(DAMAGE, ("the header", "the first page")))
+@pytest.mark.parametrize("damage", mostly_slow(DAMAGE, OFTEN))
 def test_nothing_is_lost_with(filled: Path, new: Path, truth, damage: str):
     change(filled, DAMAGE[damage])
     recover(filled, new)
