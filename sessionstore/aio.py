@@ -320,6 +320,7 @@ class AsyncSessionDB:
     get_chain = _awaited(SessionDB.get_chain)
     usage_totals = _awaited(SessionDB.usage_totals)
     usage_by_day = _awaited(SessionDB.usage_by_day)
+    usage_by = _awaited(SessionDB.usage_by)
     file_sizes = _awaited(SessionDB.file_sizes)
     repair = _awaited(SessionDB.repair)
     backup = _awaited(SessionDB.backup)

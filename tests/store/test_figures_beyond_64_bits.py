@@ -39,6 +39,7 @@ def test_what_several_sessions_used_is_added_up_beyond_64_bits(timed):
     assert (day["sessions"], day["total_tokens"]) == (3, 6 * LARGEST)
 
 
+@pytest.mark.sqlite_only
 def test_figures_that_other_hands_spoilt_do_not_spoil_the_sum(store, sql):
     for name in ("a", "b", "c"):
         store.update_token_counts(name, input_tokens=5, model="m")
