@@ -34,6 +34,8 @@ _CONNECT_TIMEOUT_S = 10
 # PQTRANS_INERROR (https://www.postgresql.org/docs/current/libpq-status.html).
 _IN_ERROR = 3
 
+# read_only_sql_transaction, insufficient_privilege.
+NOT_LET = frozenset({"25006", "42501"})
 # https://www.postgresql.org/docs/current/errcodes-appendix.html, what makes a store
 # unusable as it is: whole codes, and classes of two characters.
 _UNAVAILABLE = {

@@ -248,9 +248,9 @@ def _walk(
 
 
 def _is_of_the_server(error: Exception) -> bool:
-    """Say whether the server itself says what it lacks, such as a privilege."""
+    """Say whether a role lacks a privilege, or a server takes no writes: no revision's fault."""
     original = error.orig if isinstance(error, DBAPIError) else None
-    return original is not None and server.reason(original) is not None
+    return getattr(original, "sqlstate", None) in server.NOT_LET
 
 
 def _first_line(error: Exception) -> str:

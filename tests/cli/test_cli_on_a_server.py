@@ -96,6 +96,7 @@ def test_an_empty_database_is_refused_with_the_command_that_makes_a_store_of_it(
     assert process("--url", postgres_url, "list").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_copy_killed_in_the_middle_goes_on_when_it_is_run_again(url, path):
     with SessionDB(path) as source:
         source.create_session("s", "cli")

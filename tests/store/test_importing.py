@@ -493,7 +493,7 @@ def test_what_came_in_can_be_deleted_and_pruned(
 def test_a_large_import_does_not_grow_in_memory(store: SessionDB):
     def many() -> Iterator[dict[str, Any]]:
         for n in range(2000):
-            yield one(f"s{n:05d}", messages=[said(content="x" * 3_000, timestamp=float(n))])
+            yield one(f"s{n:05d}", messages=[said(reasoning="x" * 3_000, timestamp=float(n))])
 
     tracemalloc.start()
     try:

@@ -361,7 +361,7 @@ def run(empty_file: bytes, **limits: int) -> None:
 
 
 def test_any_calls_in_any_order_leave_what_plain_lists_would_hold(empty_file):
-    run(empty_file, max_examples=15, stateful_step_count=30)
+    run(empty_file, max_examples=10, stateful_step_count=25)
 
 
 @pytest.mark.slow
