@@ -19,7 +19,7 @@ from sessionstore.turns import Turn
 # In a process of its own: where the interrupt strikes while an object is finalized, Python
 # can only print it.
 STORM = """
-import fcntl, os, random, signal, subprocess, sys, time
+import fcntl, gc, os, random, signal, subprocess, sys, time
 from pathlib import Path
 from sessionstore import SessionDB
 
@@ -55,7 +55,8 @@ os.close(other)
 began_at = time.monotonic()
 db.append_message("s", "user", "next")
 assert db.get_session("s")["message_count"] == db.message_count("s")
-assert len(list(Path("/proc/self/fd").iterdir())) <= before + 10  # some lost till close
+gc.collect()  # a connection that an interrupt lost is closed by the collector
+assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2
 db.close()
 assert time.monotonic() - began_at < 5
 print("interrupted" if interrupted > int(sys.argv[5]) / 3 else interrupted)

@@ -155,7 +155,10 @@ def test_what_the_old_program_wrote_until_then_is_there(old_program, path):
     with SessionDB(path) as db:
         while (said := old.hear()).isdigit():
             ids.append(int(said))
-        assert BEFORE in said  # it may have met any step of the upgrade
+        # It may have met any step of the upgrade.
+        steps = range(int(LAST), int(SCHEMA_REVISION) + 1)
+        assert any(f"is at revision {step:04d}" in said for step in steps)
+        assert BEFORE in said
         assert [row["id"] for row in db.get_messages("busy")] == ids
         assert len(db.search_messages("quokka", limit=10_000)) == len(ids)
         assert db.check_search_index() == []

@@ -143,7 +143,8 @@ def test_killed_between_the_statements_of_a_revision_the_next_open_finishes(
     )
     assert done.returncode == 0, done.stderr
     killed = [Path(line) for line in done.stdout.split()]
-    assert killed
+    # The revision for servers does nothing in a file but to note its number.
+    assert len(killed) >= (1 if revision == "0023" else 2)
     kept, shape = files.all_rows(before), files.shape(before)
     whole = before.with_name("whole.db")
     for path in killed:
