@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -352,6 +353,8 @@ while turn < count and time.monotonic() < ends_at:
     try:
         if db is None:
             db = SessionDB(url=url, settings=StoreSettings(connections=1), migrate=False)
+        if turn == 0:
+            # The server may have been killed between opening and this.
             db.ensure_session(session, "cli")
         if f"turn {turn}" not in [m["content"] for m in db.get_messages(session)]:
             db.append_message(session, "user", f"turn {turn}")
@@ -378,20 +381,25 @@ def test_a_server_killed_and_started_again_keeps_what_returned_and_nothing_twice
     if find_binaries() is None:
         pytest.skip("a server that is only named cannot be killed")
     server = Server(new_folder())
-    try:
+    with ExitStack() as ends:
+        ends.callback(server.remove)
         server.make()
         server.start()
         url = server.url.render_as_string(hide_password=False)
         SessionDB(url=url).close()
         returned: list[str] = []
         programs = [
-            subprocess.Popen(
-                [sys.executable, "-c", APPENDS_THROUGH_CRASHES, url, f"s{number}", str(appends)],
-                stdout=subprocess.PIPE,
-                text=True,
+            ends.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", APPENDS_THROUGH_CRASHES, url, f"s{n}", str(appends)],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
             )
-            for number in range(writers)
+            for n in range(writers)
         ]
+        for program in programs:
+            ends.callback(program.kill)
         threads = [
             threading.Thread(target=_collect, args=(program, returned)) for program in programs
         ]
@@ -405,12 +413,9 @@ def test_a_server_killed_and_started_again_keeps_what_returned_and_nothing_twice
         for program, thread in zip(programs, threads, strict=True):
             thread.join(90)
             assert program.wait(5) == 0
-            program.stdout.close()
         with SessionDB(url=url) as db:
             for number in range(writers):
                 said = [message["content"] for message in db.get_messages(f"s{number}")]
                 assert said == [f"turn {turn}" for turn in range(appends)]
                 assert db.get_session(f"s{number}")["message_count"] == appends
         assert len(set(returned)) == len(returned) == writers * appends
-    finally:
-        server.remove()
