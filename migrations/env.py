@@ -40,12 +40,33 @@ def run(connection: Connection, metadata: MetaData | None) -> None:
         version_table_schema=schema,
         transactional_ddl=True,
     )
+    if schema is not None and changes_the_schema():
+        let_open_stores_finish(connection, schema)
     with context.begin_transaction(), reading_as_meant(connection), warnings.catch_warnings():
         if metadata is not None:
             # An index over an expression is compared as stored text, by a test.
             warnings.filterwarnings("ignore", "Skipped unsupported reflection", SAWarning)
             warnings.filterwarnings("ignore", "autogenerate skipping .*expression", UserWarning)
         context.run_migrations()
+
+
+def changes_the_schema() -> bool:
+    """Say whether the command is one that has a revision to arrive at."""
+    try:
+        context.get_revision_argument()
+    except KeyError:
+        return False
+    return True
+
+
+def let_open_stores_finish(connection: Connection, schema: str) -> None:
+    """Wait for the transactions there are, and let those that come wait for this one.
+
+    Each reads `alembic_version` as it begins, and so knows which schema it has until its end.
+    """
+    if connection.dialect.has_table(connection, "alembic_version", schema):
+        named = connection.dialect.identifier_preparer.quote_schema(schema)
+        connection.exec_driver_sql(f"LOCK TABLE {named}.alembic_version IN ACCESS EXCLUSIVE MODE")
 
 
 def include_name(name: str | None, kind: str, _parents: object) -> bool:

@@ -159,7 +159,9 @@ class Database:
         engine: Its connections.
         read_only: Nothing may be written, locked or created.
         queue: Where its writers stand in line, behind those of other stores.
-        guard: Looks at each transaction as it begins, and raises if it must not go on.
+        guard: Looks at each transaction as it begins, and raises if it must not go on; on a
+            server at those that find the schema at another revision than `revision`.
+        revision: What the schema was at when `guard` was made.
     """
 
     location: Location
@@ -167,6 +169,7 @@ class Database:
     read_only: bool
     queue: WriterQueue = field(default_factory=lambda: WriterQueue(None, 0.0))
     guard: Callable[[Connection], None] | None = None
+    revision: str | None = None
 
     def __post_init__(self) -> None:
         """Be known, while it is open, to a process that is forked off."""
@@ -222,7 +225,8 @@ class Database:
         A text factory of ours takes a sixth of a load, and damage is rare.
         """
         if self.location.path is None:
-            return server.run(connection, unit, str(self.location))
+            where = str(self.location)
+            return server.run(connection, unit, where, revision=self.revision, guard=self.guard)
         raw: Any = connection.connection.driver_connection
         raw.text_factory = str
         try:

@@ -27,12 +27,21 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 # How a connection is told to begin; read by the listener below.
 WRITE_OPTION = "sessionstore_write"
+# The revision that the schema has to be at; read there too.
+REVISION_OPTION = "sessionstore_revision"
 
 # A host that does not answer at all would be waited for without end.
 _CONNECT_TIMEOUT_S = 10
 
 # PQTRANS_INERROR (https://www.postgresql.org/docs/current/libpq-status.html).
 _IN_ERROR = 3
+
+# Asked in the same message as BEGIN, so that it takes no time, and so in the only way in which
+# SQL fails by itself. It locks the table until the transaction ends: an upgrade waits for that,
+# or the transaction for the upgrade (`let_open_stores_finish` in migrations/env.py).
+_IS_AT = "; SELECT 1 / count(*) FROM alembic_version WHERE version_num = '{}'"
+# division_by_zero; undefined_table, where there is not even an `alembic_version`.
+_OTHER_REVISION = frozenset({"22012", "42P01"})
 
 # read_only_sql_transaction, insufficient_privilege.
 NOT_LET = frozenset({"25006", "42501"})
@@ -107,24 +116,48 @@ def engine_for(url: URL, settings: StoreSettings, *, read_only: bool) -> Engine:
     reads = "; ".join(["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *said])
 
     def begin(connection: Connection) -> None:
-        may_write = connection.get_execution_options().get(WRITE_OPTION) and not read_only
-        connection.exec_driver_sql(writes if may_write else reads)
+        options = connection.get_execution_options()
+        message = writes if options.get(WRITE_OPTION) and not read_only else reads
+        if (revision := options.get(REVISION_OPTION)) is not None:
+            message += _IS_AT.format(revision)
+        connection.exec_driver_sql(message)
 
     event.listen(engine, "begin", begin)
     return engine
 
 
-def run(connection: Connection, unit: Callable[[Connection], T], where: str) -> T:
+def run(
+    connection: Connection,
+    unit: Callable[[Connection], T],
+    where: str,
+    *,
+    revision: str | None = None,
+    guard: Callable[[Connection], None] | None = None,
+) -> T:
     """Run a unit in one transaction.
+
+    Args:
+        connection: A connection of an engine of this module.
+        unit: What to do.
+        where: The store, for errors.
+        revision: What the schema has to be at when the transaction begins; None: anything.
+        guard: Looks closer where it is not, and raises if the unit must not run.
 
     Raises:
         StoreUnavailableError: The connection was lost while the server was told to commit, so
             that nobody knows whether it did; or an error was passed over within the unit.
     """
-    transaction = connection.begin()
+    raw: Any = connection.connection.driver_connection
+    try:
+        transaction = connection.execution_options(**{REVISION_OPTION: revision}).begin()
+    except DBAPIError as error:
+        if guard is None or getattr(error.orig, "sqlstate", None) not in _OTHER_REVISION:
+            raise
+        raw.rollback()
+        transaction = connection.execution_options(**{REVISION_OPTION: None}).begin()
+        guard(connection)
     with transaction:
         result = unit(connection)
-        raw: Any = connection.connection.driver_connection
         if raw.info.transaction_status == _IN_ERROR:
             # COMMIT would then roll back without a word.
             msg = f"{where}: a statement failed and was passed over; nothing was written"

@@ -20,6 +20,7 @@ from sessionstore.engine import (
     undo_unfinished,
 )
 from sessionstore.errors import StoreUnavailableError
+from sessionstore.models import SCHEMA_REVISION
 from sessionstore.retry import retrying
 from sessionstore.schema.status import (
     SchemaStatus,
@@ -79,27 +80,23 @@ def open_current(
 
 
 def _guarded(database: Database, looked_at: SchemaStatus) -> Database:
-    """Let no transaction go on once another program has upgraded the file below this one.
+    """Let no transaction go on once another program has upgraded the schema below this one.
 
-    Only where the schema was changed since the last look is the revision read again. (One that
-    changes no file, since it is for servers, is noticed by the next opening.) A server is not
-    watched so: an upgrade there waits for the transactions there are, and what comes after
-    finds other tables.
+    Of a file, only where the schema was changed since the last look is the revision read again.
+    (One that changes no file, since it is for servers, is noticed by the next opening.)
     """
-    if database.location.path is None:
-        return database
     seen = looked_at
 
     def guard(connection: Connection) -> None:
         nonlocal seen
-        if seen.up_to_date and changes(connection) == seen.changes:
+        if database.location.path and seen.up_to_date and changes(connection) == seen.changes:
             return
         status = read_status(connection)
         check_supported(status, database.location)
         require_current(status, database.location)
         seen = status
 
-    return replace(database, guard=guard)
+    return replace(database, guard=guard, revision=SCHEMA_REVISION)
 
 
 def look_at(location: Location, settings: StoreSettings) -> SchemaStatus:

@@ -11,12 +11,13 @@ import schema_files as files
 from sqlalchemy import Connection, text
 from test_migration_walk import check_drift
 
-from sessionstore import schema
+from sessionstore import SessionDB, schema
 from sessionstore.engine import Database, locate, open_database
 from sessionstore.errors import (
     MigrationError,
     SchemaOutdatedError,
     SchemaTooNewError,
+    SessionStoreError,
     StoreBusyError,
     StoreUnavailableError,
 )
@@ -255,3 +256,83 @@ def test_activity_follows_what_is_written_by_hand(opened: Database) -> None:
     ):
         execute(opened, statement)
         assert ask(opened, active) == [(child,), (parent,)], statement
+
+
+def test_an_open_store_says_so_once_its_schema_is_another(
+    opened: Database, postgres_url: str
+) -> None:
+    """A program of the release before, as far as the server sees: the number is not its own."""
+    calls = {
+        "append": lambda db: db.append_message("s", "user", "too late"),
+        "load": lambda db: db.get_messages("s"),
+        "search": lambda db: db.search_messages("quokka"),
+        "list": lambda db: db.list_sessions_rich(),
+        "export": lambda db: db.export_all(),
+    }
+    with SessionDB(url=postgres_url) as db, SessionDB(url=postgres_url, read_only=True) as reading:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "quokka")
+        for number, error in (
+            ("'0999'", SchemaTooNewError),
+            ("'0022'", SchemaOutdatedError),
+            (f"'{SCHEMA_REVISION}'", None),
+        ):
+            execute(opened, f"UPDATE alembic_version SET version_num = {number}")
+            for name, call in calls.items():
+                for store in (db, reading):
+                    if error is None and (name != "append" or store is db):
+                        assert call(store)
+                    elif error is not None:
+                        expected = StoreUnavailableError if name == "append" else error
+                        with pytest.raises(error if store is db else expected):
+                            call(store)
+        # One of them at the end, when the number was right again.
+        assert [each["content"] for each in db.get_messages("s")] == ["quokka", "too late"]
+        files.downgrade(opened, "0004")
+        with pytest.raises(SchemaOutdatedError, match="0004"):
+            db.get_messages("s")
+        files.downgrade(opened, "base")
+        with pytest.raises(SchemaOutdatedError):
+            db.append_message("s", "user", "too late")
+
+
+def test_an_upgrade_waits_for_a_call_and_calls_for_an_upgrade(
+    opened: Database, postgres_url: str
+) -> None:
+    with SessionDB(url=postgres_url) as db:
+        db.create_session("s", "cli")
+        walking = threading.Thread(target=files.downgrade, args=(opened, "0022"))
+
+        def unit(connection: Connection) -> int:
+            walking.start()
+            walking.join(0.3)
+            assert walking.is_alive()
+            return connection.execute(text("SELECT count(*) FROM messages_fts")).scalar_one()
+
+        # The revision would take this table away.
+        assert db._read(unit) == 0
+        walking.join(30)
+        assert ask(opened, "SELECT version_num FROM alembic_version") == [("0022",)]
+        files.upgrade(opened)
+
+        said: list[BaseException | int] = []
+
+        def append() -> None:
+            try:
+                said.append(db.append_message("s", "user", "x"))
+            except SessionStoreError as error:
+                said.append(error)
+
+        appending = threading.Thread(target=append)
+        connection: Connection
+        with schema.walk.write_lock(opened, files.SETTINGS) as connection:
+            schema.walk._history(schema.migrations_folder()).run(
+                connection, SCHEMA_REVISION, down=True, end="0022"
+            )
+            appending.start()
+            appending.join(0.3)
+            assert said == []
+        appending.join(30)
+        assert [type(each) for each in said] == [SchemaOutdatedError]
+        files.upgrade(opened)
+        assert db.message_count() == 0
