@@ -17,8 +17,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from sessionstore.engine import Location, locate
 from sessionstore.errors import StoreClosedError
+from sessionstore.location import Location, locate
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
 

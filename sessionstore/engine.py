@@ -1,4 +1,4 @@
-"""From a location to connections: every PRAGMA, BEGIN mode, pool choice and driver error.
+"""From a location to connections: every PRAGMA, BEGIN mode and pool choice.
 
 SQLite: one engine, one pool. The driver is kept from beginning transactions by itself; a
 listener says BEGIN, IMMEDIATE for a writer and DEFERRED for a reader. A reader that turned
@@ -15,32 +15,24 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from sessionstore import forking, server
-from sessionstore.errors import (
-    ConflictError,
-    SessionStoreError,
-    StoreBusyError,
-    StoreUnavailableError,
-    shown,
-)
+from sessionstore.errors import StoreBusyError, StoreUnavailableError
+from sessionstore.location import Location
 from sessionstore.queueing import WriterQueue
-from sessionstore.retry import OtherThreadsError, busy, is_contention, retrying
-from sessionstore.settings import StoreSettings, default_location, home_expanded
+from sessionstore.reporting import reporting_errors
+from sessionstore.retry import is_contention, retrying
+from sessionstore.settings import StoreSettings
 from sessionstore.turns import LastingPool
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 logger = logging.getLogger("sessionstore")
@@ -59,95 +51,6 @@ WRITE_OPTION = server.WRITE_OPTION
 # descriptor drops every lock that this process holds on the file
 # (https://www.sqlite.org/howtocorrupt.html, 2.2).
 _creation_lock = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where a store is: a SQLite file, or a server named by a URL.
-
-    Attributes:
-        url: The SQLAlchemy URL.
-        path: The SQLite file, symbolic links resolved; None for a server.
-    """
-
-    url: URL
-    path: Path | None
-
-    def __str__(self) -> str:
-        """The file, or the URL with its passwords hidden."""
-        if self.path:
-            return str(self.path)
-        # libpq takes passwords as parameters too
-        # (https://www.postgresql.org/docs/current/libpq-connect.html).
-        hidden = {name: "hidden" for name in self.url.query if "password" in name.lower()}
-        return self.url.update_query_dict(hidden).render_as_string(hide_password=True)
-
-
-def locate(
-    db_path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
-    *,
-    url: str | URL | None = None,
-) -> Location:
-    """Turn what the caller named, or else the defaults of this machine, into a location.
-
-    Raises:
-        ValueError: Both were given, the URL names no database this package knows, or the
-            path can be no path.
-        StoreUnavailableError: The database would live in memory only.
-    """
-    if db_path is not None and url is not None:
-        msg = "name the store once: either a path or a url"
-        raise ValueError(msg)
-    if db_path is None and url is None:
-        default = default_location()
-        url, db_path = (default, None) if isinstance(default, str) else (None, default)
-    if db_path is not None:
-        return _locate_file(os.fsdecode(db_path))
-    parsed = _parsed(url)
-    if parsed is None:
-        msg = "this is no database URL; write sqlite:///FILE or postgresql+psycopg://HOST/NAME"
-        raise ValueError(msg)
-    backend = parsed.get_backend_name()
-    if backend == "sqlite":
-        return _locate_file(parsed.database or ":memory:")
-    if backend != "postgresql":
-        msg = f"{backend} is not supported; use sqlite or postgresql"
-        raise ValueError(msg)
-    if "@" in (parsed.host or ""):
-        # What is left of a password would be taken for the host, and shown as one.
-        msg = "this is no database URL: an @ in a user or a password is written %40"
-        raise ValueError(msg)
-    server.schema_of(parsed)
-    return Location(parsed, None)
-
-
-def _parsed(url: str | URL | None) -> URL | None:
-    """Read a URL; None if it is none.
-
-    What SQLAlchemy says of one quotes pieces of it, which may be a password, so its errors are
-    not even the context of ours.
-    """
-    try:
-        parsed = make_url(url)  # type: ignore[arg-type] # one of the two is set
-        parsed.get_dialect()
-    except (ArgumentError, NoSuchModuleError, ValueError):
-        return None
-    return parsed
-
-
-def _locate_file(name: str) -> Location:
-    if not name or name == ":memory:" or name.startswith("file:"):
-        msg = (
-            f"{shown(name or 'an empty path')} is not a file path; a store is a file, "
-            "since several connections share it. For a passing one use a temporary folder"
-        )
-        raise StoreUnavailableError(msg)
-    if "\0" in name:
-        msg = f"{shown(name)} is no path: no name of a file holds a NUL character"
-        raise ValueError(msg)
-    # SQLite puts -wal and -shm beside the file that a link points to, so that one is meant.
-    path = Path(os.path.realpath(home_expanded(name)))
-    return Location(URL.create("sqlite", database=str(path)), path)
 
 
 @dataclass(frozen=True)
@@ -528,92 +431,3 @@ def _size(name: str) -> int:
         return Path(name).stat().st_size
     except FileNotFoundError:
         return 0
-
-
-# https://www.sqlite.org/rescode.html, codes that make a store unusable as it is.
-_SQLITE_UNAVAILABLE = {
-    sqlite3.SQLITE_READONLY_ROLLBACK: (
-        "a program was killed while it wrote, and what it left half done has to be undone; "
-        "open it once without read_only, or run: sessionstore db upgrade"
-    ),
-    sqlite3.SQLITE_PERM: "access is denied",
-    sqlite3.SQLITE_READONLY: "it is read-only; check the modes of the file and its folder",
-    sqlite3.SQLITE_IOERR: "reading or writing failed; check the disk",
-    sqlite3.SQLITE_CORRUPT: (
-        "the file is damaged; restore a backup, or save what can be read: sessionstore recover"
-    ),
-    sqlite3.SQLITE_FULL: "the disk is full; nothing was written, free some space and try again",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and may be written",
-    sqlite3.SQLITE_NOTADB: (
-        "this is not a SQLite database; name another file, or, if it was one, save what can be "
-        "read: sessionstore recover"
-    ),
-    sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite can hold",
-}
-
-
-@contextmanager
-def reporting_errors(location: Location, *, writes: bool = True) -> Iterator[None]:
-    """Turn the driver's errors into this package's, the one place where that happens.
-
-    It stands around `retry_on_contention`; contention that comes here was met once.
-    """
-    began_at = time.monotonic()
-    try:
-        yield
-    except (AssertionError, RuntimeError) as error:
-        # What SQLAlchemy takes for a mistake when an interrupt struck between two of its steps.
-        interrupt = _interrupt_behind(error)
-        if interrupt is None:
-            raise
-        raise interrupt from None
-    except UnicodeDecodeError as error:
-        # Stored text is decoded without fail; this is SQLite's own message, which quotes a
-        # name in a damaged schema.
-        reason = _SQLITE_UNAVAILABLE[sqlite3.SQLITE_CORRUPT]
-        raise StoreUnavailableError(f"{location}: {reason} (a name in its schema)") from error
-    except UnicodeEncodeError as error:
-        # What a call stores is checked before; this is something that was looked for.
-        msg = f"{shown(error.object)} holds half a surrogate pair, which no id, title or name can"
-        raise ValueError(msg) from error
-    except (DBAPIError, sqlite3.Error, PoolTimeoutError, OtherThreadsError) as error:
-        if is_contention(error):
-            waited_s = time.monotonic() - began_at
-            raise busy(error, attempts=1, waited_s=waited_s, writes=writes) from error
-        raise _translated(error, location) from error
-
-
-def sqlite_code(error: BaseException) -> int | None:
-    """Give SQLite's code for an error, be it the driver's, SQLAlchemy's or ours."""
-    cause = error.__cause__ if isinstance(error, SessionStoreError) else error
-    original = cause.orig if isinstance(cause, DBAPIError) else cause
-    code: int | None = getattr(original, "sqlite_errorcode", None)
-    return code
-
-
-def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
-    behind = error.__context__
-    while behind is not None and not isinstance(behind, KeyboardInterrupt):
-        behind = behind.__context__
-    return behind
-
-
-def _translated(error: Exception, location: Location) -> SessionStoreError:
-    original = error.orig if isinstance(error, DBAPIError) else error
-    code = sqlite_code(error)
-    if code is not None:
-        primary = code & 0xFF
-        # Of a damaged schema SQLite quotes the statement, lines and all.
-        told = " ".join(str(original).split())
-        if primary == sqlite3.SQLITE_CONSTRAINT:
-            return ConflictError(f"{location}: {told}; nothing was written")
-        reason = _SQLITE_UNAVAILABLE.get(code) or _SQLITE_UNAVAILABLE.get(primary)
-        said = f"{reason} ({told})" if reason else told
-        return StoreUnavailableError(f"{location}: {said}")
-    said = str(original).strip().partition("\n")[0]
-    if (getattr(original, "sqlstate", None) or "").startswith("23"):
-        return ConflictError(f"{location}: {said}; nothing was written")
-    reason = server.reason(original) if original else None
-    said = f"{reason} ({said})" if reason else said
-    effect = "" if location.path else "; nothing was written"
-    return StoreUnavailableError(f"{location}: {said}{effect}")

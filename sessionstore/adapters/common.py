@@ -8,7 +8,7 @@ import threading
 from typing import TypeAlias
 
 from sessionstore.aio import AsyncSessionDB
-from sessionstore.engine import locate
+from sessionstore.location import locate
 from sessionstore.store import SessionDB
 
 # What an adapter may be given as its store, and one whose calls are awaited.

@@ -16,8 +16,10 @@ import click
 from sessionstore import schema
 from sessionstore.cli.output import Failure, one_line, safe, talk, write_json
 from sessionstore.cli.store import existing_location, opened, store_options
-from sessionstore.engine import Location, locate, open_read_only, reporting_errors
+from sessionstore.engine import open_read_only
 from sessionstore.errors import SessionStoreError
+from sessionstore.location import Location, locate
+from sessionstore.reporting import reporting_errors
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
 from sessionstore.upkeep import Finding, examine, index_findings, schema_objects

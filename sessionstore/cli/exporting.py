@@ -17,8 +17,9 @@ from sessionstore.cli.filtering import filter_options
 from sessionstore.cli.output import Failure, harmless_json, is_terminal, safe, talk
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_sessions, store_options
-from sessionstore.engine import Location, make_private_folder
+from sessionstore.engine import make_private_folder
 from sessionstore.export import FORMS, pieces
+from sessionstore.location import Location
 from sessionstore.records import ExportedSession, SessionFilter
 from sessionstore.store import SessionDB
 

@@ -16,8 +16,8 @@ import click
 
 from sessionstore.cli.output import Count, Failure, is_terminal, one_line, plural, safe, write_json
 from sessionstore.cli.store import chosen_location, store_options
-from sessionstore.engine import Location
 from sessionstore.errors import ImportRejectedError
+from sessionstore.location import Location
 from sessionstore.readers.histories import HISTORIES
 from sessionstore.readers.history import History
 from sessionstore.readers.jsonl import LONGEST_MB, UnreadableError, documents

@@ -11,10 +11,10 @@ from typing import IO, Any
 
 import click
 
-from sessionstore.engine import Location
 from sessionstore.export import json_text
 from sessionstore.export.jsonl import escaped
 from sessionstore.export.text import one_line, safe
+from sessionstore.location import Location
 
 __all__ = [
     "Count",

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from sessionstore.cli.output import Failure, safe
-from sessionstore.engine import Location, locate
 from sessionstore.errors import AmbiguousSessionError, SessionNotFoundError
+from sessionstore.location import Location, locate
 from sessionstore.store import SessionDB
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -8,8 +8,10 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from sessionstore.engine import Database, Location, locate, open_read_only, reporting_errors
+from sessionstore.engine import Database, open_read_only
 from sessionstore.errors import StoreUnavailableError
+from sessionstore.location import Location, locate
+from sessionstore.reporting import reporting_errors
 from sessionstore.retry import retry_on_contention
 from sessionstore.settings import StoreSettings
 

@@ -19,8 +19,9 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from sessionstore.engine import Database, Location
+from sessionstore.engine import Database
 from sessionstore.errors import ImportRejectedError
+from sessionstore.location import Location
 from sessionstore.readers.database import opened, reading
 from sessionstore.readers.draft import Draft, figure, plain
 from sessionstore.readers.history import History

@@ -9,18 +9,11 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from sessionstore.engine import (
-    Database,
-    Location,
-    locate,
-    open_database,
-    open_read_only,
-    reporting_errors,
-    sqlite_code,
-    undo_unfinished,
-)
+from sessionstore.engine import Database, open_database, open_read_only, undo_unfinished
 from sessionstore.errors import StoreUnavailableError
+from sessionstore.location import Location, locate
 from sessionstore.models import SCHEMA_REVISION
+from sessionstore.reporting import reporting_errors, sqlite_code
 from sessionstore.retry import retrying
 from sessionstore.schema.status import (
     SchemaStatus,

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from sessionstore.engine import Location
 from sessionstore.errors import SchemaOutdatedError, SchemaTooNewError, StoreUnavailableError
+from sessionstore.location import Location
 from sessionstore.models import HERMES_LEVEL, SCHEMA_REVISION
 
 # What every revision has.

@@ -15,9 +15,11 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from sessionstore import server
-from sessionstore.engine import WRITE_OPTION, Database, Location, reporting_errors
+from sessionstore.engine import WRITE_OPTION, Database
 from sessionstore.errors import MigrationError
+from sessionstore.location import Location
 from sessionstore.models import SCHEMA_REVISION
+from sessionstore.reporting import reporting_errors
 from sessionstore.retry import is_contention, retrying
 from sessionstore.schema.complete import add_missing_columns
 from sessionstore.schema.status import SchemaStatus, check_supported_by, read_status

@@ -14,9 +14,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sessionstore import schema, search
-from sessionstore.engine import Location, locate, reporting_errors
 from sessionstore.errors import SessionStoreError, StoreClosedError, StoreUnavailableError
 from sessionstore.forking import forked
+from sessionstore.location import Location, locate
+from sessionstore.reporting import reporting_errors
 from sessionstore.retry import OtherThreadsError, retrying
 from sessionstore.settings import StoreSettings
 from sessionstore.store.arguments import checked

@@ -13,10 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
-from sessionstore.engine import Location, reporting_errors
 from sessionstore.errors import StoreUnavailableError
+from sessionstore.location import Location
 from sessionstore.queueing import SUFFIX as LOCK_FILE
 from sessionstore.records import BackupReport
+from sessionstore.reporting import reporting_errors
 
 T = TypeVar("T")
 

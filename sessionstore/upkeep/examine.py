@@ -10,9 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from sessionstore.engine import Database, reporting_errors
+from sessionstore.engine import Database
 from sessionstore.errors import SessionStoreError
 from sessionstore.models import SCHEMA_REVISION
+from sessionstore.reporting import reporting_errors
 from sessionstore.schema import SchemaStatus, read_status
 from sessionstore.upkeep.findings import Finding, fine, note, wrong
 

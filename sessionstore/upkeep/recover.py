@@ -18,9 +18,11 @@ from typing import TypedDict
 from sqlalchemy import Connection
 
 from sessionstore import schema, search
-from sessionstore.engine import Location, locate, open_database, reporting_errors
+from sessionstore.engine import open_database
 from sessionstore.errors import StoreBusyError, StoreUnavailableError
+from sessionstore.location import Location, locate
 from sessionstore.models import HERMES_LEVEL, SCHEMA_REVISION
+from sessionstore.reporting import reporting_errors
 from sessionstore.schema import SchemaStatus, check_supported
 from sessionstore.schema.status import KNOWN
 from sessionstore.settings import StoreSettings

@@ -12,14 +12,10 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Connection
 
-from sessionstore.engine import (
-    Location,
-    locate,
-    make_private_folder,
-    open_read_only,
-    reporting_errors,
-)
+from sessionstore.engine import make_private_folder, open_read_only
 from sessionstore.errors import StoreBusyError, StoreUnavailableError
+from sessionstore.location import Location, locate
+from sessionstore.reporting import reporting_errors
 from sessionstore.retry import is_contention
 from sessionstore.schema import check_supported, read_status
 from sessionstore.settings import StoreSettings

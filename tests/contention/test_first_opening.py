@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sessionstore import SessionDB, StoreSettings, schema
-from sessionstore.engine import locate, open_database
+from sessionstore.engine import open_database
+from sessionstore.location import locate
 
 
 def shape(path: Path) -> list[tuple[str, str]]:

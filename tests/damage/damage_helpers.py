@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from sessionstore import SessionDB, StoreSettings, schema
-from sessionstore.engine import locate, open_database
+from sessionstore.engine import open_database
+from sessionstore.location import locate
 
 PAGE = 4096
 THEN = 1_750_000_000.0

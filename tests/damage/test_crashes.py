@@ -25,7 +25,7 @@ import os, signal, sys
 from pathlib import Path
 from sqlalchemy import Engine, event
 from sessionstore import SessionDB, StoreSettings, upkeep
-from sessionstore.engine import locate
+from sessionstore.location import locate
 
 path, work, most = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 passed = 0

@@ -15,7 +15,8 @@ import pytest
 
 import sessionstore
 from sessionstore import SchemaOutdatedError, SessionDB, schema
-from sessionstore.engine import locate, open_database
+from sessionstore.engine import open_database
+from sessionstore.location import locate
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.settings import StoreSettings
 

@@ -13,7 +13,7 @@ import postgres_server  # noqa: E402 - the path is set above
 import schema_files  # noqa: E402 - the path is set above
 
 from sessionstore import schema  # noqa: E402 - the path is set above
-from sessionstore.engine import locate  # noqa: E402 - the path is set above
+from sessionstore.location import locate  # noqa: E402 - the path is set above
 
 SCHEMA = Path(__file__).parent / "schema"
 

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
 from sessionstore import schema
-from sessionstore.engine import Database, locate, open_database
+from sessionstore.engine import Database, open_database
+from sessionstore.location import locate
 from sessionstore.settings import StoreSettings
 
 DATA = Path(__file__).parents[1] / "data"

@@ -20,7 +20,8 @@ from sessionstore import (
     StoreSettings,
     schema,
 )
-from sessionstore.engine import locate, open_database
+from sessionstore.engine import open_database
+from sessionstore.location import locate
 from sessionstore.models import SCHEMA_REVISION
 
 pytestmark = pytest.mark.postgres

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from test_migration_walk import check_drift
 
 from sessionstore import SessionDB, schema
-from sessionstore.engine import Database, locate, open_database
+from sessionstore.engine import Database, open_database
 from sessionstore.errors import (
     MigrationError,
     SchemaOutdatedError,
@@ -21,6 +21,7 @@ from sessionstore.errors import (
     StoreBusyError,
     StoreUnavailableError,
 )
+from sessionstore.location import locate
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.settings import StoreSettings
 

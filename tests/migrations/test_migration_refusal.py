@@ -14,13 +14,13 @@ import schema_files as files
 from sqlalchemy import event
 
 from sessionstore import schema
-from sessionstore.engine import locate
 from sessionstore.errors import (
     SchemaOutdatedError,
     SchemaTooNewError,
     SessionStoreError,
     StoreUnavailableError,
 )
+from sessionstore.location import locate
 from sessionstore.models import SCHEMA_REVISION
 
 Made = Callable[[str], Path]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from sessionstore import SessionDB, StoreUnavailableError, schema
-from sessionstore.engine import locate, open_database
+from sessionstore.engine import open_database
+from sessionstore.location import locate
 from sessionstore.readers.statefile import StateFile, is_state_file
 from sessionstore.settings import StoreSettings
 

@@ -14,8 +14,10 @@ from sqlalchemy import create_engine, text
 
 from sessionstore import SessionDB, StoreSettings
 from sessionstore.cli import main
-from sessionstore.engine import Location, locate, open_database, open_read_only, reporting_errors
+from sessionstore.engine import open_database, open_read_only
 from sessionstore.errors import SessionStoreError
+from sessionstore.location import Location, locate
+from sessionstore.reporting import reporting_errors
 
 CANARY = "kanarienvogel7Q"
 ENCODED = "kanarienvogel%37Q"

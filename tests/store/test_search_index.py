@@ -21,7 +21,8 @@ import pytest
 from sqlalchemy import event
 
 from sessionstore import SessionDB, schema
-from sessionstore.engine import locate, open_database
+from sessionstore.engine import open_database
+from sessionstore.location import locate
 from sessionstore.search import sqlite as sqlite_search
 from sessionstore.search.definitions import TABLES, TRIGGERS
 from sessionstore.settings import StoreSettings

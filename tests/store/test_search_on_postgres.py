@@ -16,7 +16,8 @@ from sqlalchemy.pool import NullPool
 from test_search_index import SORTS, Lots, ids
 
 from sessionstore import SessionDB, StoreSettings, schema
-from sessionstore.engine import locate, open_database
+from sessionstore.engine import open_database
+from sessionstore.location import locate
 from sessionstore.search import postgres as postgres_search
 from sessionstore.search import server_index
 
