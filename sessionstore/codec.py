@@ -159,7 +159,16 @@ def parse_json(text: str) -> Any:
         raise ValueError(msg) from error
 
 
-def canonical_json(value: Any) -> str:
+def alike(one: Any, other: Any) -> bool:
+    """Say whether two values are equal and of one type all the way down (1 is not True)."""
+    if type(one) is not type(other):
+        return False
+    if not isinstance(one, (list, dict)):
+        return bool(one == other)
+    return _canonical_json(one) == _canonical_json(other)
+
+
+def _canonical_json(value: Any) -> str:
     """Give one text for all values that JSON does not tell apart.
 
     Keys have no order, and two halves of a surrogate pair side by side are their character.

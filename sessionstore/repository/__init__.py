@@ -1,4 +1,4 @@
-"""All SQL but search: a file per noun, each function within an open transaction.
+"""All SQL but search: a file per noun, two for messages; each function within an open transaction.
 
 A function takes a connection, never commits, and returns plain records: no row and no
 statement leaves this room. What is checked, encoded and hashed before a transaction begins

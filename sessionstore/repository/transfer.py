@@ -17,7 +17,15 @@ from sessionstore.records import (
     ModelUsageLine,
     SessionRecord,
 )
-from sessionstore.repository import checks, messages, prompts, sessions, titles, usage
+from sessionstore.repository import (
+    checks,
+    message_reading,
+    message_writing,
+    prompts,
+    sessions,
+    titles,
+    usage,
+)
 from sessionstore.repository.dialects import one_at_a_time
 from sessionstore.search import server_index
 
@@ -51,12 +59,12 @@ def exported(connection: Connection, session_id: str) -> ExportedSession | None:
         held = sessions.id_at(key)
         return ExportedSession(
             **damaged,
-            messages=messages.listing_at(connection, held),
+            messages=message_reading.listing_at(connection, held),
             model_usage=usage.lines_of(connection, held),
         )
     return ExportedSession(
         **record,
-        messages=messages.listing(connection, session_id, include_inactive=True),
+        messages=message_reading.listing(connection, session_id, include_inactive=True),
         model_usage=usage.lines_of(connection, session_id),
     )
 
@@ -190,7 +198,7 @@ def _prepared_message(given: Any, session_id: str) -> dict[str, Any]:
         raise ValueError(msg)
     apart = {"id", "session_id", *_MESSAGE_STATES}
     fields = {name: value for name, value in given.items() if name not in apart}
-    row = messages.new_message(fields, now=checks.moment("timestamp", given["timestamp"]))
+    row = message_writing.new_message(fields, now=checks.moment("timestamp", given["timestamp"]))
     row["active"] = int(_flag("active", given.get("active", True)))
     row["compacted"] = int(_flag("compacted", given.get("compacted", False)))
     if row["active"] and row["compacted"]:
@@ -415,7 +423,7 @@ def _insert_session(
         connection.execute(_INSERT_MESSAGE, rows)
     elif rows:
         connection.execute(
-            server_index.storing(tuple(rows[0])), [messages.with_keys(row) for row in rows]
+            server_index.storing(tuple(rows[0])), [message_writing.with_keys(row) for row in rows]
         )
     if new.usage:
         connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in new.usage])

@@ -18,7 +18,14 @@ from sessionstore.records import (
     SearchHit,
     SearchSort,
 )
-from sessionstore.repository import checks, coordination, messages, meta, sessions
+from sessionstore.repository import (
+    checks,
+    coordination,
+    message_reading,
+    message_writing,
+    meta,
+    sessions,
+)
 from sessionstore.store.base import StoreBase
 
 
@@ -89,9 +96,9 @@ class MessageCalls(StoreBase):
             "platform_message_id": platform_message_id,
             "timestamp": timestamp,
         }
-        row = messages.new_message(message, now=self._now(), on_server=self._on_server)
-        calls = messages.calls_in(message)
-        return self._write(lambda db: messages.append(db, session_id, [row], calls=calls)[0])
+        row = message_writing.new_message(message, now=self._now(), on_server=self._on_server)
+        calls = message_writing.calls_in(message)
+        return self._write(lambda db: message_writing.append(db, session_id, [row], calls=calls)[0])
 
     def append_messages(
         self, session_id: str, new_messages: Iterable[NewMessage | Mapping[str, Any]]
@@ -103,7 +110,7 @@ class MessageCalls(StoreBase):
             ValueError, TypeError: As `append_message`; nothing is stored.
         """
         _, rows, calls = self._encoded(session_id, new_messages)
-        return self._write(lambda db: messages.append(db, session_id, rows, calls=calls))
+        return self._write(lambda db: message_writing.append(db, session_id, rows, calls=calls))
 
     def append_if_unchanged(
         self,
@@ -143,8 +150,8 @@ class MessageCalls(StoreBase):
             for key, (before, after) in (values or {}).items():
                 meta.exchange(db, key, before, after)
             if live is not None:
-                messages.make_live(db, session_id, live)
-            return messages.append(db, session_id, rows, calls=calls)
+                message_writing.make_live(db, session_id, live)
+            return message_writing.append(db, session_id, rows, calls=calls)
 
         return self._write(store)
 
@@ -165,7 +172,7 @@ class MessageCalls(StoreBase):
             ValueError, TypeError: As `append_message`; nothing is stored.
         """
         given, rows, _ = self._encoded(session_id, all_messages)
-        return self._write(lambda db: messages.sync(db, session_id, given, rows))
+        return self._write(lambda db: message_writing.sync(db, session_id, given, rows))
 
     def replace_messages(
         self, session_id: str, new_messages: Iterable[NewMessage | Mapping[str, Any]]
@@ -179,7 +186,7 @@ class MessageCalls(StoreBase):
             ValueError, TypeError: As `append_message`; the old messages stay.
         """
         _, rows, calls = self._encoded(session_id, new_messages)
-        return self._write(lambda db: messages.replace(db, session_id, rows, calls=calls))
+        return self._write(lambda db: message_writing.replace(db, session_id, rows, calls=calls))
 
     def delete_message(
         self,
@@ -202,7 +209,7 @@ class MessageCalls(StoreBase):
         """
         _, rows, calls = self._encoded(session_id, instead)
         return self._write(
-            lambda db: messages.delete_one(db, session_id, message_id, rows, calls=calls)
+            lambda db: message_writing.delete_one(db, session_id, message_id, rows, calls=calls)
         )
 
     def clear_messages(self, session_id: str) -> int:
@@ -211,7 +218,7 @@ class MessageCalls(StoreBase):
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        return self._write(lambda db: messages.clear(db, session_id))
+        return self._write(lambda db: message_writing.clear(db, session_id))
 
     def archive_and_compact(
         self,
@@ -251,7 +258,7 @@ class MessageCalls(StoreBase):
                         f"{session_id}, {holder or 'nobody'} does; nothing was compacted"
                     )
                     raise ConflictError(msg)
-            return messages.archive_and_compact(db, session_id, rows, through_id=last)
+            return message_writing.archive_and_compact(db, session_id, rows, through_id=last)
 
         return self._write(compact)
 
@@ -266,7 +273,7 @@ class MessageCalls(StoreBase):
             ValueError: It is no user message.
         """
         first = checks.row_id("message_id", message_id)
-        return self._write(lambda db: messages.rewind(db, session_id, first))
+        return self._write(lambda db: message_writing.rewind(db, session_id, first))
 
     def restore_rewound(self, session_id: str, since_id: int) -> int:
         """Take an undo back: make the undone messages from an id on live; return how many.
@@ -277,7 +284,7 @@ class MessageCalls(StoreBase):
             SessionNotFoundError: There is no such session.
         """
         first = checks.row_id("since_id", since_id)
-        return self._write(lambda db: messages.restore(db, session_id, first))
+        return self._write(lambda db: message_writing.restore(db, session_id, first))
 
     def get_messages(
         self,
@@ -310,7 +317,7 @@ class MessageCalls(StoreBase):
         after = None if after_id is None else checks.row_id("after_id", after_id)
         before = None if before_id is None else checks.row_id("before_id", before_id)
         return self._read(
-            lambda db: messages.listing(
+            lambda db: message_reading.listing(
                 db,
                 session_id,
                 after_id=after,
@@ -332,7 +339,9 @@ class MessageCalls(StoreBase):
                 repeats the previous user message across the seam is left out.
         """
         return self._read(
-            lambda db: messages.conversation(db, session_id, include_ancestors=include_ancestors)
+            lambda db: message_reading.conversation(
+                db, session_id, include_ancestors=include_ancestors
+            )
         )
 
     def get_messages_around(
@@ -344,18 +353,18 @@ class MessageCalls(StoreBase):
             MessageNotFoundError: The session has no such message, or it was undone.
         """
         middle, wanted = checks.row_id("message_id", message_id), checks.count("window", window)
-        return self._read(lambda db: messages.around(db, session_id, middle, wanted))
+        return self._read(lambda db: message_reading.around(db, session_id, middle, wanted))
 
     def get_message_by_platform_id(self, platform_message_id: str) -> MessageRecord | None:
         """Return the message with an outer id, in any state, or None; of several the latest."""
-        return self._read(lambda db: messages.find_by_platform_id(db, platform_message_id))
+        return self._read(lambda db: message_reading.find_by_platform_id(db, platform_message_id))
 
     def message_count(
         self, session_id: str | None = None, *, include_inactive: bool = False
     ) -> int:
         """Count the live messages, or all, of one session or of the store: rows, not counters."""
         return self._read(
-            lambda db: messages.count(db, session_id, include_inactive=include_inactive)
+            lambda db: message_reading.count(db, session_id, include_inactive=include_inactive)
         )
 
     def search_messages(
@@ -436,8 +445,9 @@ class MessageCalls(StoreBase):
     ) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]], int]:
         """Give messages as a list, encoded, and how many tool calls they make."""
         now = self._now()
-        listed = [messages.without_what_is_stored(each, session_id) for each in given]
+        listed = [message_writing.without_what_is_stored(each, session_id) for each in given]
         rows = [
-            messages.new_message(message, now=now, on_server=self._on_server) for message in listed
+            message_writing.new_message(message, now=now, on_server=self._on_server)
+            for message in listed
         ]
-        return listed, rows, sum(messages.calls_in(message) for message in listed)
+        return listed, rows, sum(message_writing.calls_in(message) for message in listed)

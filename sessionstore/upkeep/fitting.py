@@ -11,7 +11,7 @@ from sqlalchemy import Double, Integer, Table, Text
 
 from sessionstore.codec import as_number, as_text, encode_content, encode_text, is_plain
 from sessionstore.models import MESSAGES, SESSIONS
-from sessionstore.repository.messages import ENCODED_TEXTS
+from sessionstore.repository.message_reading import ENCODED_TEXTS
 from sessionstore.repository.transfer import LONGEST_TITLE
 from sessionstore.search import index_text
 
