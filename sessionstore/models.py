@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 # The revision these classes describe; a test holds it against the migration history.
-SCHEMA_REVISION = "0023"
+SCHEMA_REVISION = "0024"
 # The newest level of a Hermes file that the history reproduces.
 HERMES_LEVEL = 11
 
@@ -71,7 +71,12 @@ class SessionRow(Base):
     __tablename__ = "sessions"
     __table_args__ = (
         Index("idx_sessions_source", "source"),
-        Index("idx_sessions_parent", "parent_session_id"),
+        Index(
+            "idx_sessions_parent",
+            "parent_session_id",
+            "started_at",
+            sqlite_where=text("parent_session_id IS NOT NULL"),
+        ),
         Index("idx_sessions_started", text("started_at DESC")),
         Index(
             "idx_sessions_title_unique",

@@ -417,10 +417,10 @@ class KeepingCalls(StoreBase):
 
         On a server the space is made free for new rows, and others go on.
         """
-        self._vacuum("VACUUM" if self.location.path else "VACUUM (ANALYZE)")
+        self._maintain("VACUUM" if self.location.path else "VACUUM (ANALYZE)")
         self._checkpoint("TRUNCATE")
 
-    def _vacuum(self, statement: str) -> None:
+    def _maintain(self, statement: str) -> None:
         """Run it on the file, or on each table of the store: a server has those of others."""
         path = self.location.path
         tables = [None] if path else self._read(sizes.tables)
@@ -442,19 +442,7 @@ class KeepingCalls(StoreBase):
             self._write(search.index.optimize)
         else:
             logger.warning("%s: %s", self.location, trouble)
-        if self.location.path is None:
-            self._vacuum("ANALYZE")
-            return
-
-        def refresh(raw: Any) -> None:
-            raw.execute("PRAGMA optimize")
-            # Where few sessions have a parent, its statistics are those of "none": all rows
-            # alike. They would keep the planner from the index, and have each entry of a list
-            # read every session for the one that continues it. Unknown, the index is used.
-            if raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
-                raw.execute("DELETE FROM sqlite_stat1 WHERE idx = 'idx_sessions_parent'")
-
-        self._outside_transaction(refresh)
+        self._maintain("PRAGMA optimize" if self.location.path else "ANALYZE")
 
     def complete_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
         """Index all messages that are not indexed yet; return how many.
@@ -511,7 +499,7 @@ class KeepingCalls(StoreBase):
         self._write(prompts.collect_all)
         self.rebuild_search_index()
         if self.location.path is None:
-            self._vacuum("VACUUM (FULL, ANALYZE)")
+            self._maintain("VACUUM (FULL, ANALYZE)")
             return
 
         def rewrite(raw: Any) -> tuple[int, int, int]:

@@ -430,3 +430,41 @@ def test_ids_of_a_platform_are_forgotten_when_going_back(at: At) -> None:
     down(path, "0019")
     files.upgrade_file(path)
     assert files.ask(path, "SELECT platform_message_id FROM messages") == [(None,)]
+
+
+# ---- 0024
+
+
+OF_PARENTS = "SELECT sql FROM sqlite_master WHERE name = 'idx_sessions_parent'"
+OF_ALL = "CREATE INDEX idx_sessions_parent ON sessions(parent_session_id)"
+
+
+def test_only_children_are_indexed_by_their_parent_and_going_back_indexes_all(at: At) -> None:
+    path = at("0023", session("s"), session("child", ", parent_session_id", "'s'"), "ANALYZE")
+    statistics = "SELECT stat FROM sqlite_stat1 WHERE idx = 'idx_sessions_parent'"
+    assert files.ask(path, statistics) == [("2 1",)]
+    assert files.ask(path, OF_PARENTS) == [(OF_ALL,)]
+    before = files.rows(path, "sessions")
+    files.upgrade_file(path, "0024")
+    # Else those of the old index would be taken for the new one's.
+    assert files.ask(path, statistics) == []
+    (indexed,) = files.ask(path, OF_PARENTS)[0]
+    assert indexed.endswith("(parent_session_id, started_at) WHERE parent_session_id IS NOT NULL")
+    change(path, "ANALYZE")
+    assert files.ask(path, statistics) == [("1 1 1",)]
+    down(path, "0023")
+    assert files.ask(path, statistics) == []
+    assert files.ask(path, OF_PARENTS) == [(OF_ALL,)]
+    assert files.rows(path, "sessions") == before
+
+
+@pytest.mark.parametrize("lost", ["DROP INDEX idx_sessions_parent", "SELECT 1"])
+def test_a_program_that_makes_the_old_index_unless_it_exists_finds_the_new_one(
+    lost: str, at: At
+) -> None:
+    path = at("0023", session("s"), lost)
+    files.upgrade_file(path)
+    indexed = files.ask(path, OF_PARENTS)
+    change(path, OF_ALL.replace("INDEX", "INDEX IF NOT EXISTS"))
+    assert files.ask(path, OF_PARENTS) == indexed
+    assert "IS NOT NULL" in indexed[0][0]

@@ -170,21 +170,76 @@ def test_a_list_of_a_large_store_comes_at_once(store, path):
         assert sorted(took)[18] < BUDGET_S, took
 
 
-def test_statistics_of_a_store_without_chains_do_not_make_the_list_read_every_session(store, path):
-    for number in range(300):
-        store.create_session(f"s{number}", "cli", started_at=float(number))
-    store.optimize()
-    with SessionDB(path) as db, statements(db) as seen:
-        assert len(db.list_sessions_rich(limit=5, order_by_last_active=True)) == 5
+# Which of 2,000 sessions have a parent, and which that is.
+PARENTS: dict[str, Callable[[int], int | None]] = {
+    "none": lambda _: None,
+    "a few": lambda number: number - 1 if number in {7, 400, 900} else None,
+    "four of five, each its own": lambda number: number - 1 if number % 5 else None,
+    "nearly all, and the same": lambda number: 0 if number % 50 else None,
+    "all but one, and that one": lambda number: 0 if number else None,
+}
+
+
+@pytest.fixture(params=PARENTS)
+def analyzed(request, path, empty_file) -> Path:
+    """A store of which some program has taken statistics."""
+    path.write_bytes(empty_file)
+    parent_of = PARENTS[request.param]
     plain = sqlite3.connect(path)
+    plain.executemany(
+        "INSERT INTO sessions (id, source, started_at, parent_session_id) VALUES (?, 'cli', ?, ?)",
+        (
+            (f"s{number}", float(number), None if parent is None else f"s{parent}")
+            for number in range(2000)
+            for parent in [parent_of(number)]
+        ),
+    )
+    plain.commit()
+    plain.execute("ANALYZE")
     assert plain.execute("SELECT count(*) FROM sqlite_stat1 WHERE tbl = 'sessions'").fetchone()[0]
+    plain.close()
+    return path
+
+
+def test_no_statistics_make_a_list_read_every_session_for_the_next_of_a_chain(analyzed):
+    asked: list[tuple[str, object]] = []
+    with SessionDB(analyzed) as db:
+        for way in WAYS:
+            with statements(db) as seen:
+                db.list_sessions_rich(limit=5, **way)
+            asked += seen
+    plain = sqlite3.connect(analyzed)
+    plain.create_function("casefold", 1, str.casefold, deterministic=True)
     steps = [
         step
-        for *_, step in plain.execute(f"EXPLAIN QUERY PLAN {seen[0][0]}", seen[0][1])
+        for statement, parameters in asked
+        for *_, step in plain.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
         if " n " in step
     ]
     plain.close()
+    assert len(steps) > len(WAYS)
     assert set(steps) == {"SEARCH n USING INDEX idx_sessions_parent (parent_session_id=?)"}
+
+
+def test_no_statistics_make_a_deletion_read_every_session_for_the_children(analyzed):
+    with SessionDB(analyzed) as db:
+        db.delete_session("s0")  # the parent, if there is one of many
+        with statements(db) as seen:
+            db.delete_session("s1999")
+    plain = sqlite3.connect(analyzed)
+    steps = [
+        step
+        for statement, parameters in seen
+        for *_, step in plain.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+    ]
+    assert [step for step in steps if step.startswith("SCAN")] == []
+    # What a foreign key asks is in no plan, but it goes round a loop for each row it reads.
+    plain.execute("PRAGMA foreign_keys = ON")
+    rounds = []
+    plain.set_progress_handler(lambda: rounds.append(1), 1)
+    plain.execute("DELETE FROM sessions WHERE id = 's1998'")
+    plain.close()
+    assert len(rounds) < 200
 
 
 def test_a_word_in_the_oldest_conversation_brings_it_to_the_top(store, path):

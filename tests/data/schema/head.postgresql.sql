@@ -122,7 +122,7 @@ index CREATE UNIQUE INDEX compression_locks_pkey ON public.compression_locks USI
 index CREATE UNIQUE INDEX delivery_obligations_pkey ON public.delivery_obligations USING btree (delivery_id)
 index CREATE UNIQUE INDEX gateway_routing_pkey ON public.gateway_routing USING btree (scope, session_key)
 index CREATE INDEX idx_messages_session ON public.messages USING btree (session_id, "timestamp")
-index CREATE INDEX idx_sessions_parent ON public.sessions USING btree (parent_session_id)
+index CREATE INDEX idx_sessions_parent ON public.sessions USING btree (parent_session_id, started_at) WHERE (parent_session_id IS NOT NULL)
 index CREATE INDEX idx_sessions_source ON public.sessions USING btree (source)
 index CREATE INDEX idx_sessions_started ON public.sessions USING btree (started_at DESC)
 index CREATE UNIQUE INDEX idx_sessions_title_unique ON public.sessions USING btree (title) WHERE (title IS NOT NULL)

@@ -35,7 +35,7 @@ CREATE TABLE gateway_routing (
 
 CREATE INDEX idx_messages_session ON messages(session_id, timestamp);
 
-CREATE INDEX idx_sessions_parent ON sessions(parent_session_id);
+CREATE INDEX idx_sessions_parent ON sessions(parent_session_id, started_at) WHERE parent_session_id IS NOT NULL;
 
 CREATE INDEX idx_sessions_source ON sessions(source);
 
