@@ -22,11 +22,12 @@ from sessionstore.cli.database import database
 from sessionstore.cli.doctor import doctor
 from sessionstore.cli.exporting import export
 from sessionstore.cli.importing import import_
-from sessionstore.cli.output import Failure, one_line, talk
+from sessionstore.cli.output import Failure, talk
 from sessionstore.cli.reading import list_sessions, search, show, stats
 from sessionstore.cli.serving import mcp, serve
 from sessionstore.cli.store import store_options
 from sessionstore.errors import SessionStoreError
+from sessionstore.export.text import one_line
 
 __all__ = ["main"]
 

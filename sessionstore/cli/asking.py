@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from sessionstore.cli.output import Failure, is_terminal, safe
+from sessionstore.cli.output import Failure, is_terminal
+from sessionstore.export.text import safe
 
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")

@@ -11,10 +11,11 @@ import click
 from sqlalchemy import Connection, func, select
 
 from sessionstore import schema
-from sessionstore.cli.output import one_line, safe, talk, write_json
+from sessionstore.cli.output import talk, write_json
 from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
 from sessionstore.engine import Database, open_database, open_read_only
 from sessionstore.errors import StoreUnavailableError
+from sessionstore.export.text import one_line, safe
 from sessionstore.location import Location
 from sessionstore.models import SCHEMA_REVISION, SchemaVersionRow
 from sessionstore.reporting import reporting_errors

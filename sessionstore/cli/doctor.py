@@ -14,10 +14,11 @@ from pathlib import Path
 import click
 
 from sessionstore import schema
-from sessionstore.cli.output import Failure, one_line, safe, talk, write_json
+from sessionstore.cli.output import Failure, talk, write_json
 from sessionstore.cli.store import existing_location, opened, store_options
 from sessionstore.engine import open_read_only
 from sessionstore.errors import SessionStoreError
+from sessionstore.export.text import one_line, safe
 from sessionstore.location import Location, locate
 from sessionstore.reporting import reporting_errors
 from sessionstore.settings import StoreSettings

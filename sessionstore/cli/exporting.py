@@ -13,13 +13,14 @@ from typing import BinaryIO
 
 import click
 
-from sessionstore.cli.filtering import filter_options
-from sessionstore.cli.output import Failure, harmless_json, is_terminal, safe, talk
+from sessionstore.cli.output import Failure, harmless_json, is_terminal, talk
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_sessions, store_options
 from sessionstore.engine import make_private_folder
 from sessionstore.export import FORMS, pieces
+from sessionstore.export.text import safe
 from sessionstore.location import Location
+from sessionstore.options import filter_options
 from sessionstore.records import ExportedSession, SessionFilter
 from sessionstore.store import SessionDB
 

@@ -14,16 +14,19 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
-from sessionstore.cli.output import Count, Failure, is_terminal, one_line, plural, safe, write_json
+from sessionstore.cli.output import Failure, is_terminal, write_json
 from sessionstore.cli.store import chosen_location, store_options
 from sessionstore.errors import ImportRejectedError
+from sessionstore.export.text import one_line, safe
 from sessionstore.location import Location
+from sessionstore.options import Count
 from sessionstore.readers.histories import HISTORIES
 from sessionstore.readers.history import History
 from sessionstore.readers.jsonl import LONGEST_MB, UnreadableError, documents
 from sessionstore.readers.statefile import StateFile, is_state_file
 from sessionstore.records import ImportReport
 from sessionstore.store import SessionDB
+from sessionstore.wording import plural
 
 _PROGRESS_S = 0.1
 _NAMED = 10

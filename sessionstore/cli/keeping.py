@@ -10,12 +10,14 @@ from typing import Any, TypedDict
 import click
 
 from sessionstore.cli.asking import confirm, dry_run_option, yes_option
-from sessionstore.cli.filtering import asks_for_times, asks_something, fields_of, filter_options
-from sessionstore.cli.output import Failure, at_time, one_line, plural, talk, write_json
+from sessionstore.cli.output import Failure, talk, write_json
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_session, resolve_sessions, store_options
+from sessionstore.export.text import one_line
+from sessionstore.options import asks_for_times, asks_something, fields_of, filter_options
 from sessionstore.records import SessionFilter, SkippedSession
 from sessionstore.store import SessionDB
+from sessionstore.wording import at_time, plural
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _one = click.argument("session")

@@ -8,20 +8,19 @@ from typing import Any, cast
 
 import click
 
-from sessionstore.cli import output, paging
-from sessionstore.cli.filtering import asks_something, fields_of, filter_options
+from sessionstore.cli import paging
 from sessionstore.cli.output import talk, write_json
 from sessionstore.cli.store import opened, resolve_session, store_options
 from sessionstore.errors import SessionNotFoundError
+from sessionstore.options import Count, asks_something, fields_of, filter_options, since, until
 from sessionstore.records import SearchSort, SessionFilter
+from sessionstore.store.whole import size_of
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
 
 @click.command("list")
-@click.option(
-    "--limit", default=20, show_default=True, type=output.Count(), help="How many at most."
-)
+@click.option("--limit", default=20, show_default=True, type=Count(), help="How many at most.")
 @click.option(
     "--sort",
     type=click.Choice(["active", "started"]),
@@ -74,10 +73,10 @@ def list_sessions(
 
 @click.command()
 @click.argument("session")
-@click.option("--last", type=output.Count(least=1), metavar="N", help="Only the last N messages.")
+@click.option("--last", type=Count(least=1), metavar="N", help="Only the last N messages.")
 @click.option(
     "--around",
-    type=output.Count(least=1),
+    type=Count(least=1),
     metavar="ID",
     help="Only the message with this id and five before and after it.",
 )
@@ -130,12 +129,8 @@ def show(
 @click.argument("query", nargs=-1, required=True)
 @click.option("--source", "sources", multiple=True, help="Only this source; may be repeated.")
 @click.option("--role", "roles", multiple=True, help="Only this role; may be repeated.")
-@click.option(
-    "--since", callback=output.since, metavar="TIME", help="Only messages of then or later."
-)
-@click.option(
-    "--until", callback=output.until, metavar="TIME", help="Only messages of then or earlier."
-)
+@click.option("--since", callback=since, metavar="TIME", help="Only messages of then or later.")
+@click.option("--until", callback=until, metavar="TIME", help="Only messages of then or earlier.")
 @click.option(
     "--sort",
     type=click.Choice(["rank", "newest", "oldest"]),
@@ -147,7 +142,7 @@ def show(
     "--limit",
     default=20,
     show_default=True,
-    type=output.Count(),
+    type=Count(),
     help="How many hits at most.",
 )
 @_as_json
@@ -195,7 +190,7 @@ def search(
     "--days",
     default=14,
     show_default=True,
-    type=output.Count(),
+    type=Count(),
     help="How many of the last days with a session.",
 )
 @_as_json
@@ -212,7 +207,7 @@ def stats(*, days: int, as_json: bool) -> None:
         by_day = db.usage_by_day(_utc_offset_s())
         figures: dict[str, Any] = {
             "location": str(db.location),
-            "size_bytes": output.size_of(db.location),
+            "size_bytes": size_of(db.location),
             **sums,
             "sources": {each["source"]: each for each in sums["sources"]},
             "models": db.usage_by_model(),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from sessionstore.cli import main
-from sessionstore.cli.filtering import FILTER_NAMES
+from sessionstore.options import FILTER_NAMES
 
 _EVERYWHERE = {"db", "url", "help", "version"}
 

@@ -12,19 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sessionstore.cli.output import (
-    ago,
-    at_time,
-    dollars,
-    is_terminal,
-    one_line,
-    plural,
-    safe,
-    short,
-)
+from sessionstore.cli.output import is_terminal
 from sessionstore.export import json_text
-from sessionstore.export.text import calls_of, name_and_arguments, written
+from sessionstore.export.text import calls_of, name_and_arguments, one_line, safe, written
 from sessionstore.records import MessageRecord, SearchHit, SessionRecord, SessionSummary
+from sessionstore.wording import ago, at_time, dollars, plural, short
 
 # A table of sessions needs so many columns; below, each session gets two lines.
 _TABLE_WIDTH = 90

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from sessionstore.cli.output import Failure, safe
+from sessionstore.cli.output import Failure
 from sessionstore.errors import AmbiguousSessionError, SessionNotFoundError
+from sessionstore.export.text import safe
 from sessionstore.location import Location, locate
 from sessionstore.store import SessionDB
 

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sessionstore.cli.output import byte_size, dollars, one_line, plural
 from sessionstore.cli.render import console_for
+from sessionstore.export.text import one_line
+from sessionstore.wording import byte_size, dollars, plural
 
 _GAP = 2
 _BAR = 24

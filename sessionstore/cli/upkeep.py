@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from sessionstore.cli.asking import confirm, yes_option
-from sessionstore.cli.output import (
-    Failure,
-    byte_size,
-    is_terminal,
-    one_line,
-    plural,
-    safe,
-    size_of,
-    talk,
-    write_json,
-)
+from sessionstore.cli.output import Failure, is_terminal, talk, write_json
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import (
     chosen_location,
@@ -30,9 +20,12 @@ from sessionstore.cli.store import (
     require_none_chosen,
     store_options,
 )
+from sessionstore.export.text import one_line, safe
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
+from sessionstore.store.whole import size_of
+from sessionstore.wording import byte_size, plural
 
 if TYPE_CHECKING:
     from sessionstore.upkeep import RecoveryReport

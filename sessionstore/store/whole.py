@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from sessionstore.location import Location
 from sessionstore.records import (
     BackupReport,
     CopyReport,
@@ -147,3 +148,12 @@ class WholeCalls(StoreBase):
                 progress=progress,
             )
         )
+
+
+def size_of(location: Location) -> int | None:
+    """Add up the files of a store; a server keeps that to itself."""
+    if location.path is None:
+        return None
+    total = location.path.stat().st_size
+    log = Path(f"{location.path}-wal")
+    return total + log.stat().st_size if log.exists() else total

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, quote
 
-import click
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -21,8 +20,6 @@ from starlette.responses import (
     StreamingResponse,
 )
 
-from sessionstore.cli.filtering import asks_something, fields_of, read_filter
-from sessionstore.cli.output import byte_size, moment_of, plural, size_of
 from sessionstore.errors import (
     QueryError,
     SessionNotFoundError,
@@ -31,9 +28,12 @@ from sessionstore.errors import (
 )
 from sessionstore.export import FORMS, pieces
 from sessionstore.export.text import file_name, safe, written
+from sessionstore.options import asks_something, fields_of, moment_of, read_filter
 from sessionstore.records import ListPlace, SessionRecord, SessionSummary
 from sessionstore.store import SessionDB
+from sessionstore.store.whole import size_of
 from sessionstore.web import shown
+from sessionstore.wording import byte_size, plural
 
 Page = Callable[[Request], Any]
 
@@ -70,7 +70,7 @@ class Pages:
         FORESEEN: Errors that `failed` tells in a sentence.
     """
 
-    FORESEEN: ClassVar = (SessionStoreError, ValueError, click.UsageError, HTTPException)
+    FORESEEN: ClassVar = (SessionStoreError, ValueError, HTTPException)
 
     def __init__(self, db: SessionDB, *, allow_write: bool) -> None:
         self._db = db
@@ -129,7 +129,10 @@ class Pages:
             return RedirectResponse(shown.address("/", **kept), 303)
         own = {name: asked[name] for name in _OF_LISTS if name in asked}
         filters = {name: value for name, value in asked.items() if name not in own}
-        wanted = read_filter(filters)
+        try:
+            wanted = read_filter(filters)
+        except ValueError as error:
+            raise AskedWrongError(f"{error}.") from error
         started = _choice(own, "sort", ("active", "started")) == "started"
         everything = _choice(own, "all", ("no", "yes")) == "yes"
         found = self._db.list_sessions_rich(
@@ -168,14 +171,17 @@ class Pages:
         offset = _number(asked, "offset") or 0
         hits = []
         if query:
+            since = _moment(asked, "since", last=False)
+            until = _moment(asked, "until", last=True)
+            sort = _choice(asked, "sort", _SORTS)
             try:
                 hits = self._db.search_messages(
                     query,
                     source_filter=[asked["source"]] if "source" in asked else None,
                     role_filter=[asked["role"]] if "role" in asked else None,
-                    since=moment_of(asked["since"], last=False) if "since" in asked else None,
-                    until=moment_of(asked["until"], last=True) if "until" in asked else None,
-                    sort=_choice(asked, "sort", _SORTS),
+                    since=since,
+                    until=until,
+                    sort=sort,
                     limit=HITS_A_PAGE + 1,
                     offset=offset,
                 )
@@ -390,8 +396,6 @@ def _told(error: Exception) -> tuple[int, str, str]:
             told = error.status_code, "That cannot be done", str(error.detail)
         case SessionNotFoundError():
             told = 404, "No such conversation", f"{error}. It may have been deleted."
-        case click.UsageError():
-            told = 400, "This address cannot be read", f"{error.format_message()}."
         case StoreBusyError():
             told = 503, "The store is busy", f"{error}. Reload the page in a moment."
         case QueryError():
@@ -424,6 +428,15 @@ def _number(asked: Mapping[str, str], name: str) -> int | None:
     if not (value.isascii() and value.isdigit() and len(value) <= 18):  # noqa: PLR2004 - 64 bits
         raise AskedWrongError(f"{name} is a number, not {value!r}.")
     return int(value)
+
+
+def _moment(asked: Mapping[str, str], name: str, *, last: bool) -> float | None:
+    if name not in asked:
+        return None
+    try:
+        return moment_of(asked[name], last=last)
+    except ValueError as error:
+        raise AskedWrongError(f"Invalid value: {error}.") from error
 
 
 def _past(entry: SessionSummary, *, started: bool) -> str:

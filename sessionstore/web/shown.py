@@ -11,9 +11,8 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from sessionstore.cli.output import ago, at_time, byte_size, dollars, one_line, safe, short
 from sessionstore.export.html import KNOWN_ROLES, rendered, written_call
-from sessionstore.export.text import calls_of, iso_time, written
+from sessionstore.export.text import calls_of, iso_time, one_line, safe, written
 from sessionstore.records import (
     ContextMessage,
     DayUsage,
@@ -24,6 +23,7 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.web.code import highlighted
+from sessionstore.wording import ago, at_time, byte_size, dollars, short
 
 # More of a text is a page by itself: a tool's result may be megabytes.
 _LONGEST = 20_000

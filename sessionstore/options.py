@@ -1,4 +1,7 @@
-"""One set of options that choose sessions, for every command that takes many of them."""
+"""What people type, in a command's options or in an address: filters, times, whole numbers.
+
+By click in either case, so that a page says what is wrong in the words of the command line.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,40 @@ import functools
 import re
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
-from sessionstore.cli.output import Count, safe
+from sessionstore.export.text import safe
 from sessionstore.records import SessionFilter, age_in_seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _TIMES = ("older_than", "before", "newer_than", "after")
-_COUNT = Count()
 # As a number of days it would be more than five years ago; whoever types it means the year.
-_YEAR = re.compile(r"(?:19|20|21)\d\d", re.ASCII)
+_YEAR_OR_DAYS = re.compile(r"(?:19|20|21)\d\d", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_YEAR = re.compile(r"[1-9]\d{3}", re.ASCII)
+_SECONDS = re.compile(r"\d{1,12}(\.\d*)?", re.ASCII)
+# One less than SQLite counts to: a list asks for one more than it shows.
+_WHOLE, _LARGEST_COUNT = re.compile(r"\d{1,19}", re.ASCII), 2**63 - 2
+
+
+class Count(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on only
+    """A whole number that the store can count to; help is not burdened with its bounds."""
+
+    name = "integer"
+
+    def __init__(self, least: int = 0) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read a number in ASCII digits."""
+        text = str(value)
+        if not _WHOLE.fullmatch(text) or not self._least <= int(text) <= _LARGEST_COUNT:
+            self.fail(f"{safe(text)!r} is no whole number from {self._least} on", param, ctx)
+        return int(text)
 
 
 def filter_options(*, include_open: bool = True) -> Callable[[F], F]:
@@ -52,7 +75,7 @@ def read_filter(given: Mapping[str, str]) -> SessionFilter:
             `yes` or `no`.
 
     Raises:
-        click.UsageError: There is no such option, or its value is none.
+        ValueError: There is no such option, or its value is none; in click's words.
     """
     command = _reader()
     flags = {each.opts[0]: each for each in command.params if each.secondary_opts}
@@ -64,8 +87,11 @@ def read_filter(given: Mapping[str, str]) -> SessionFilter:
         elif value in ("yes", "no"):
             words.append((flag.opts if value == "yes" else flag.secondary_opts)[0])
         else:
-            raise click.UsageError(f"{safe(name)} is yes or no, not {safe(value)!r}")
-    wanted: SessionFilter = command.main(words, standalone_mode=False)
+            raise ValueError(f"{safe(name)} is yes or no, not {safe(value)!r}")
+    try:
+        wanted: SessionFilter = command.main(words, standalone_mode=False)
+    except click.UsageError as error:
+        raise ValueError(error.format_message()) from error
     return wanted
 
 
@@ -108,10 +134,10 @@ def _options(*, include_open: bool) -> list[Callable[[Any], Any]]:
         _text("--provider", "The provider's name contains this."),
     ]
     for what, noun, kind in (
-        ("messages", "messages", _COUNT),
-        ("tokens", "tokens, in and out", _COUNT),
+        ("messages", "messages", Count()),
+        ("tokens", "tokens, in and out", Count()),
         ("cost", "dollars, if the cost is known", click.FloatRange(min=0)),
-        ("tool-calls", "tool calls", _COUNT),
+        ("tool-calls", "tool calls", Count()),
     ):
         options += [
             click.option(f"--min-{what}", type=kind, metavar="N", help=f"At least N {noun}."),
@@ -152,12 +178,12 @@ FILTER_NAMES = (
 
 def _filter(given: dict[str, Any]) -> SessionFilter:
     older, before, newer, after = (given.pop(name) for name in _TIMES)
-    until = [moment for moment in (older, before) if moment is not None]
-    since = [moment for moment in (newer, after) if moment is not None]
+    ends = [moment for moment in (older, before) if moment is not None]
+    begins = [moment for moment in (newer, after) if moment is not None]
     try:
         # Ages are turned into times once, so that what is shown is what is done.
         return SessionFilter(
-            before=min(until, default=None), after=max(since, default=None), **given
+            before=min(ends, default=None), after=max(begins, default=None), **given
         )
     except ValueError as error:
         raise click.UsageError(_as_options(str(error))) from error
@@ -178,7 +204,7 @@ def _moment(
     """
     if value is None:
         return None
-    if _YEAR.fullmatch(value):
+    if _YEAR_OR_DAYS.fullmatch(value):
         raise click.BadParameter(
             f"{value} may be a year or days; write {value}-01-01 or {value}d", param=parameter
         )
@@ -206,3 +232,47 @@ def _characters(
     except UnicodeEncodeError as error:
         raise click.BadParameter("this is no text in UTF-8") from error
     return value
+
+
+def since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """Read an option as epoch seconds: an ISO date or time, a year, or epoch seconds.
+
+    Local time unless it names a zone; a bare date or year means its first moment. Four digits
+    are a year: as epoch seconds they would be within the first three hours of 1970.
+    """
+    return _bound(value, last=False)
+
+
+def until(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """Read an option as `since` does, but a bare date or year means its last moment."""
+    return _bound(value, last=True)
+
+
+def _bound(value: str | None, *, last: bool) -> float | None:
+    try:
+        return None if value is None else moment_of(value, last=last)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def moment_of(value: str, *, last: bool) -> float:
+    """Read a time as `since` does, or as `until`, where a bare date means its last moment.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        if _DATE.fullmatch(value):
+            # Messages bear times to the microsecond.
+            day = datetime.fromisoformat(value) + timedelta(days=1 if last else 0)
+            return day.astimezone().timestamp() - (1e-6 if last else 0)
+        if _YEAR.fullmatch(value):
+            first = datetime(int(value) + (1 if last else 0), 1, 1).astimezone()
+            return first.timestamp() - (1e-6 if last else 0)
+        if _SECONDS.fullmatch(value):
+            return float(value)
+        return datetime.fromisoformat(value).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise ValueError(
+            f"{safe(value)!r} is no time; write 2026-01-31, 2026-01-31T18:30, 2026 or epoch seconds"
+        ) from error

@@ -1,0 +1,61 @@
+"""Figures and times in the words of people, the same on a terminal and on a page."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_UNKNOWN = "unknown"
+
+
+def at_time(moment: float | None, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Write a time in the local zone; one that no calendar has is unknown."""
+    try:
+        return datetime.fromtimestamp(moment, UTC).astimezone().strftime(form)  # type: ignore[arg-type] # None is unknown too
+    except (TypeError, ValueError, OverflowError, OSError):
+        return _UNKNOWN
+
+
+def ago(moment: float | None, *, now: float | None = None) -> str:
+    """Write how long ago it was; beyond a month, or in the future, the date."""
+    current = time.time() if now is None else now
+    if moment is None or not -_MINUTE < (gone := current - moment) < 31 * _DAY:
+        return at_time(moment, "%Y-%m-%d")
+    if gone < _MINUTE:
+        return "now"
+    if gone < _HOUR:
+        return f"{gone // _MINUTE:.0f} min ago"
+    if gone < _DAY:
+        return f"{gone // _HOUR:.0f} h ago"
+    return f"{gone // _DAY:.0f} d ago"
+
+
+def short(number: int) -> str:
+    """Write a count in at most five characters or so: 999, 1.2k, 34k, 5.6M."""
+    size = float(number)
+    for unit in ("", "k", "M", "G"):
+        if size < 999.5:  # noqa: PLR2004 - what would be written as 1000
+            return f"{size:.1f}{unit}" if unit and size < 9.95 else f"{size:.0f}{unit}"  # noqa: PLR2004
+        size /= 1000
+    return f"{size:,.0f}T"
+
+
+def plural(number: int, noun: str) -> str:
+    """Write a count with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def dollars(amount: float | None) -> str:
+    """Write an amount; an unknown one is not nothing."""
+    return _UNKNOWN if amount is None else f"${amount:,.4f}"
+
+
+def byte_size(size: int) -> str:
+    """Write the size of a file."""
+    amount = float(size)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if amount < 1000:  # noqa: PLR2004 - the next unit
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:,.1f} TB"
