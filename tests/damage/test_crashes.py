@@ -46,10 +46,13 @@ def file_step(name, arguments):
         step()
 
 
-BIG = [{"role": "user", "content": f"quince {number} " + "x" * 500} for number in range(30)]
+# With times, so that two programs that do the same leave the same.
+BIG = [
+    {"role": "user", "content": f"quince {number} " + "x" * 500, "timestamp": 2.0}
+    for number in range(30)
+]
 EXPORTED = [
-    {"id": f"imported{n}", "source": "cli", "started_at": 1.0,
-     "messages": [{**each, "timestamp": 2.0} for each in BIG[:5]]}
+    {"id": f"imported{n}", "source": "cli", "started_at": 1.0, "messages": BIG[:5]}
     for n in range(4)
 ]
 WORKS = {
