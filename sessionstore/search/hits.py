@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
 
-from sessionstore.codec import parse_content
+from sessionstore.codec import as_number, as_text, decode_text, parse_content
 from sessionstore.listed import in_order
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import Content, ContextMessage, SearchHit
@@ -58,6 +58,7 @@ def _statement(*, include_inactive: bool, on_server: bool) -> Select[*tuple[Any,
             message.content_encoding,
             message.tool_name,
             message.tool_calls,
+            message.json_columns,
             session.source,
             session.model,
             session.title,
@@ -99,23 +100,31 @@ def _neighbour(
 
 
 def _hit(tree: Node, row: _Row, shown: dict[int, _Row]) -> SearchHit:
+    """Make a hit; what other hands put into its row is marked as in a record of it."""
     nearby = (row.before_id, row.id, row.after_id)
+    tool_name = _text(row.tool_name)
+    if tool_name is not None and "tool_name" in as_text(row.json_columns or "").split(","):
+        tool_name = decode_text(tool_name)
     return SearchHit(
         id=row.id,
-        session_id=row.session_id,
-        role=row.role,
-        timestamp=row.timestamp,
-        tool_name=row.tool_name,
+        session_id=as_text(row.session_id),
+        role=as_text(row.role),
+        timestamp=as_number(row.timestamp) or 0.0,
+        tool_name=tool_name,
         snippet=snippet(
             tree,
             stored_text(row.content, row.content_encoding, row.tool_name, row.tool_calls),
         ),
         context=[_context(shown[each]) for each in nearby if each in shown],
-        source=row.source,
-        model=row.model,
-        title=row.title,
-        session_started=row.started_at,
+        source=as_text(row.source),
+        model=_text(row.model),
+        title=_text(row.title) or None,
+        session_started=as_number(row.started_at) or 0.0,
     )
+
+
+def _text(stored: object) -> str | None:
+    return None if stored is None else as_text(stored)
 
 
 def _context(row: _Row) -> ContextMessage:
@@ -125,4 +134,4 @@ def _context(row: _Row) -> ContextMessage:
     text = text_of(content)
     if not text and content:
         text = _NO_TEXT
-    return ContextMessage(role=row.role, content=text[:_CONTEXT_CHARACTERS])
+    return ContextMessage(role=as_text(row.role), content=text[:_CONTEXT_CHARACTERS])

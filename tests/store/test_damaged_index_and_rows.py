@@ -61,6 +61,39 @@ def test_bytes_in_one_row_fail_no_search(path, column):
             assert found(db, "nothing", sort=sort) == []
 
 
+def test_a_hit_marks_what_other_hands_put_into_its_row_as_a_record_of_it_does(path):
+    of_message, of_session = ("role", "tool_name", "timestamp"), ("source", "model", "title")
+    with SessionDB(path) as db:
+        db.create_session("s", "cli", model="m", title="t")
+        db.append_message("s", "user", "apple")
+        beside = db.append_message("s", "user", "pear")
+    change(
+        path,
+        "UPDATE messages SET role = x'75ff', tool_name = x'ff', timestamp = 'soon' WHERE id = 1",
+        "UPDATE sessions SET source = x'ff', model = x'6dff', title = x'74ff', started_at = 'now'",
+    )
+    with SessionDB(path) as db:
+        (hit,) = db.search_messages("apple")
+        (record, _), session = db.get_messages("s"), db.get_session("s")
+        assert {name: hit[name] for name in of_message} == {
+            name: record[name] for name in of_message
+        }
+        assert {name: hit[name] for name in of_session} == {
+            name: session[name] for name in of_session
+        }
+        assert hit["session_started"] == session["started_at"]
+        assert [each["role"] for each in hit["context"]] == ["u\ufffd", "user"]
+        (hit,) = db.search_messages("pear")
+        assert (hit["id"], hit["context"][0]["role"]) == (beside, "u\ufffd")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud83db"], ids=["NUL", "half a pair"])
+def test_a_hit_gives_the_name_of_its_tool_as_its_message_does(store: SessionDB, name):
+    store.create_session("s", "cli")
+    store.append_message("s", "tool", "apple", tool_name=name)
+    assert store.search_messages("apple")[0]["tool_name"] == name
+
+
 def test_a_compacted_message_is_found_where_its_copy_is_out_of_the_time_asked(store: SessionDB):
     store.create_session("s", "cli")
     said = store.append_message("s", "user", "kumquat tart", timestamp=100.0)
