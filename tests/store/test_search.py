@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -344,6 +345,10 @@ class TestFilters:
             ({"limit": 0}, 0),
             ({"offset": 60}, 1),
             ({"offset": 61}, 0),
+            ({"limit": sys.maxsize}, 61),
+            ({"limit": sys.maxsize, "offset": 1}, 60),
+            ({"limit": sys.maxsize, "per_session": sys.maxsize}, 61),
+            ({"offset": sys.maxsize}, 0),
             ({"source_filter": ["cron"], "role_filter": ["user"]}, 0),
         ],
     )
