@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -131,11 +130,13 @@ class Guard:
         return _same(token, self.token)
 
     def _knows(self, headers: Headers) -> bool:
-        try:
-            held = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return False
-        return held is not None and _same(held.value, self._key)
+        # Whatever else runs on this machine has its cookies sent here too, and may write them as
+        # no standard allows, or under this name for another path: only ours has to be there.
+        for cookie in ";".join(headers.getlist("cookie")).split(";"):
+            name, _, value = cookie.partition("=")
+            if name.strip() == self._cookie and _same(value.strip(), self._key):
+                return True
+        return False
 
 
 def _same(given: str, wanted: str) -> bool:
