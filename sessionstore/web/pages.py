@@ -25,6 +25,7 @@ from sessionstore.errors import (
     SessionNotFoundError,
     SessionStoreError,
     StoreBusyError,
+    TitleTakenError,
 )
 from sessionstore.export import FORMS, pieces
 from sessionstore.export.text import file_name, safe, written
@@ -132,7 +133,7 @@ class Pages:
         try:
             wanted = read_filter(filters)
         except ValueError as error:
-            raise AskedWrongError(f"{error}.") from error
+            raise AskedWrongError(str(error)) from error
         started = _choice(own, "sort", ("active", "started")) == "started"
         everything = _choice(own, "all", ("no", "yes")) == "yes"
         found = self._db.list_sessions_rich(
@@ -188,7 +189,7 @@ class Pages:
             except QueryError:
                 raise
             except ValueError as error:
-                raise AskedWrongError(f"{error}.") from error
+                raise AskedWrongError(str(error)) from error
         page = hits[:HITS_A_PAGE]
         more = None
         if len(hits) > len(page):
@@ -372,10 +373,10 @@ class Pages:
         elif action == "rename":
             try:
                 done = self._db.set_session_title(session_id, given.get("title", ""))
-            except SessionStoreError as error:
-                raise HTTPException(409, f"{error}.") from error
+            except TitleTakenError as error:
+                raise HTTPException(409, str(error)) from error
             except ValueError as error:
-                raise HTTPException(400, f"{error}.") from error
+                raise HTTPException(400, str(error)) from error
         elif action == "delete":
             done = self._db.delete_session(session_id)
         else:
@@ -392,6 +393,8 @@ def _told(error: Exception) -> tuple[int, str, str]:
     match error:
         case HTTPException(status_code=404):
             told = 404, "Nothing is here", "Go on from one of the links above."
+        case HTTPException(status_code=405):
+            told = 405, "No such way to ask", "Go on from one of the links above."
         case HTTPException():
             told = error.status_code, "That cannot be done", str(error.detail)
         case SessionNotFoundError():
@@ -406,7 +409,8 @@ def _told(error: Exception) -> tuple[int, str, str]:
             told = 400, "This address cannot be read", str(error)
         case _:
             told = 500, "That failed", "The command that serves this page says what it was."
-    return told
+    status, heading, text = told
+    return status, heading, text if text.endswith((".", "?")) else f"{text}."
 
 
 def _query(request: Request) -> dict[str, str]:
@@ -436,7 +440,7 @@ def _moment(asked: Mapping[str, str], name: str, *, last: bool) -> float | None:
     try:
         return moment_of(asked[name], last=last)
     except ValueError as error:
-        raise AskedWrongError(f"Invalid value: {error}.") from error
+        raise AskedWrongError(f"Invalid value: {error}") from error
 
 
 def _past(entry: SessionSummary, *, started: bool) -> str:

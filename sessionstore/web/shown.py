@@ -55,8 +55,8 @@ def moment(at: float | None) -> Moment:
     return Moment(ago(at), at_time(at, "%Y-%m-%d %H:%M:%S %Z"), iso_time(at) or "")
 
 
-def address(path: str, **query: Any) -> str:
-    """Write an address on this site; what is None is left out."""
+def address(path: str, /, **query: Any) -> str:
+    """Write an address on this site, with any names in its query; what is None is left out."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -56,6 +58,19 @@ def test_its_own_names_are_taken(site: Site, host: str):
     assert site.ask("/", host=host.format(port=site.port)).status == 200
 
 
+@pytest.mark.parametrize(
+    "other",
+    ['theme={"dark": true}', "x[y]=1", "a=b c", 'a="open', "alone", "path=/", "k=\xe9", "=v", ";"],
+)
+def test_cookies_of_other_programs_of_this_machine_shut_nobody_out(site: Site, other: str):
+    same_name = f"{site.cookie.partition('=')[0]}=anothers"
+
+    for cookie in (other, same_name):
+        assert site.ask("/", cookie=f"{cookie}; {site.cookie}").status == 200
+        assert site.ask("/", cookie=f"{site.cookie}; {cookie}").status == 200
+        assert site.ask("/", cookie=cookie).status == 403
+
+
 def test_it_listens_on_this_machine_only(site: Site):
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.2", site.port or 0), timeout=5)
@@ -98,6 +113,8 @@ def test_every_answer_bears_the_policy(site: Site, path: str):
         ("/session?id=s1&at=x", 400, "at is a number"),
         ("/?min-tokens=many", 400, "--min-tokens"),
         ("/?nonsense=1", 400, "No such option"),
+        ("/?path=here&source=", 303, ""),
+        ("/?path=here", 400, "No such option '--path'"),
         ("/?past=1", 400, "first page"),
         ("/search?q=a&since=soon", 400, "is no time"),
         ("/search?q=a&sort=up", 400, "sort is one of rank, newest, oldest"),
@@ -114,7 +131,9 @@ def test_what_cannot_be_shown_is_told_in_a_sentence(
     answer = site.ask(path)
 
     assert answer.status == status
-    assert sentence in answer.text.replace("&#39;", "'")
+    told = answer.text.replace("&#39;", "'")
+    assert sentence in told
+    assert status == 303 or re.search("<p>[^<]*[^.?<][.?]</p>", told)  # ends as a sentence does
     assert "Traceback" not in answer.text
 
 
@@ -198,7 +217,8 @@ def test_changes_need_the_pages_own_word_and_a_post(path: Path):
         for word in ({}, {"csrf": ""}, {"csrf": csrf[:-1]}, {"csrf": site.token}):
             form = {"id": "s", "action": "delete", **word}
             assert site.ask("/change", method="POST", body=form).status == 403
-        assert site.ask(f"/change?id=s&action=delete&csrf={csrf}").status in (404, 405)
+        got = site.ask(f"/change?id=s&action=delete&csrf={csrf}")
+        assert (got.status, "Go on from one of the links" in got.text) == (405, True)
         big = {"csrf": csrf, "id": "s", "title": "x" * 100_000}
         assert site.ask("/change", method="POST", body=big).status == 413
 
@@ -224,3 +244,18 @@ def test_changes_need_the_pages_own_word_and_a_post(path: Path):
         with SessionDB(path, read_only=True) as db:
             assert db.get_session("s") is None
             assert db.get_session("t") is not None
+
+
+@pytest.mark.slow
+def test_a_store_that_is_busy_is_told_as_such_whatever_was_to_be_changed(path: Path):
+    with SessionDB(path) as db:
+        db.create_session("s", "cli", title="One")
+    with serving(path, "--allow-write") as site:
+        csrf = site.ask("/session?id=s").text.partition('name="csrf" value="')[2].partition('"')[0]
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        for action in ("rename", "pin"):
+            form = {"csrf": csrf, "id": "s", "action": action, "title": "Other"}
+            answer = site.ask("/change", method="POST", body=form)
+            assert (answer.status, "The store is busy" in answer.text) == (503, True)
+        holder.close()
