@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -151,9 +152,13 @@ class WholeCalls(StoreBase):
 
 
 def size_of(location: Location) -> int | None:
-    """Add up the files of a store; a server keeps that to itself."""
+    """Add up the files of a store; None for one on a server, and for a file that is gone."""
     if location.path is None:
         return None
-    total = location.path.stat().st_size
-    log = Path(f"{location.path}-wal")
-    return total + log.stat().st_size if log.exists() else total
+    try:
+        total = location.path.stat().st_size
+        with suppress(FileNotFoundError):  # whoever closes the store last takes its log away
+            total += Path(f"{location.path}-wal").stat().st_size
+    except FileNotFoundError:
+        return None
+    return total

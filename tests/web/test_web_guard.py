@@ -246,6 +246,17 @@ def test_changes_need_the_pages_own_word_and_a_post(path: Path):
             assert db.get_session("t") is not None
 
 
+def test_statistics_are_there_though_the_name_of_the_file_is_gone(path: Path):
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+    with serving(path, "--allow-write") as site:
+        assert '<h2 id="file">' in site.ask("/statistics").text
+        for each in path.parent.glob(f"{path.name}*"):
+            each.unlink()
+        answer = site.ask("/statistics")
+        assert (answer.status, '<h2 id="file">' in answer.text) == (200, False)
+
+
 @pytest.mark.slow
 def test_a_store_that_is_busy_is_told_as_such_whatever_was_to_be_changed(path: Path):
     with SessionDB(path) as db:
