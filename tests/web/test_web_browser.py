@@ -262,6 +262,26 @@ def test_a_long_conversation_opens_in_part_and_the_place_is_kept(
     assert page.texts("#later a") == []
 
 
+def test_what_is_read_stays_however_much_before_it_was_compacted(browser: Browser, path: Path):
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+        db.append_messages("s", [{"role": "user", "content": f"old {n}"} for n in range(1000)])
+        live = [{"role": "user", "content": f"new {n}" + "\n\nline" * 9} for n in range(2)]
+        db.archive_and_compact("s", live)
+    with serving(path) as site:
+        browser.open(site.address)
+        browser.open(f"{site.base}/session?id=s&from=end")
+        first = "document.querySelector('.message').id"
+        begin = browser.run(first)
+        browser.run("scrollTo(0, 1)")
+        browser.until(f"{first} !== '{begin}'")
+        browser.until("document.querySelector('#earlier').getBoundingClientRect().bottom < -400")
+        seen = browser.texts("#messages > .message .text")
+        ids = browser.run("[...document.querySelectorAll('.message')].map((e) => +e.id.slice(1))")
+    assert [each.split("line")[0].strip() for each in seen] == ["new 0", "new 1"]
+    assert ids == list(range(ids[0], 1003))
+
+
 def test_keys_move_open_and_go_back(page: Browser, site: Site):
     page.press("j", "j", "j", "k")
     assert page.run("document.activeElement.textContent") == page.texts("#list [data-item]")[1]

@@ -42,6 +42,7 @@ if (form) {
 
 // Lists and conversations go on where they end.
 const KEPT = 300; // messages in the page at once: beyond that the far end is let go
+const AHEAD = 400; // pixels: so far beyond what is seen more is asked for
 const busy = new Set();
 
 async function extend(place) {
@@ -79,7 +80,12 @@ function letGo(messages, back) {
   const edge = () => (back ? messages.lastElementChild : messages.firstElementChild);
   const height = document.documentElement.scrollHeight;
   let gone = false;
-  while (messages.querySelectorAll(".message").length > KEPT) { edge().remove(); gone = true; }
+  // Folded away, many messages are one line: what is seen stays, and so does what is near, or
+  // it would be asked for again at once.
+  const far = (at) => (back ? at.top > innerHeight + 2 * AHEAD : at.bottom < -2 * AHEAD);
+  while (
+    messages.querySelectorAll(".message").length > KEPT && far(edge().getBoundingClientRect())
+  ) { edge().remove(); gone = true; }
   if (!gone) return;
   if (!back) scrollBy(0, document.documentElement.scrollHeight - height);
   const all = messages.querySelectorAll(".message");
@@ -94,7 +100,7 @@ function letGo(messages, back) {
 // Not before the reader moves: a page opened in its middle stays where it is.
 const near = new IntersectionObserver((seen) => {
   for (const each of seen) if (each.isIntersecting && scrollY > 0) extend(each.target);
-}, { rootMargin: "400px" });
+}, { rootMargin: `${AHEAD}px` });
 function watch() {
   near.disconnect();
   for (const place of document.querySelectorAll("#more, #earlier, #later")) {
