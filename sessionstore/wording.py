@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_MOST_DOLLARS = 1e15
 _UNKNOWN = "unknown"
 
 
@@ -47,8 +48,10 @@ def plural(number: int, noun: str) -> str:
 
 
 def dollars(amount: float | None) -> str:
-    """Write an amount; an unknown one is not nothing."""
-    return _UNKNOWN if amount is None else f"${amount:,.4f}"
+    """Write an amount; an unknown one is not nothing, and one no money counts is no long line."""
+    if amount is None:
+        return _UNKNOWN
+    return f"${amount:,.4f}" if abs(amount) < _MOST_DOLLARS else f"${amount:.4g}"
 
 
 def byte_size(size: int) -> str:

@@ -6,6 +6,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -234,11 +235,12 @@ def charts(rows: Sequence[Any], names: Sequence[str], *, upright: bool) -> list[
 
 def _chart(title: str, values: Sequence[tuple[str, float | None, str]], *, upright: bool) -> Chart:
     width, height = _CHART
-    most = max((value or 0 for _, value, _ in values), default=0)
+    # A sum of costs may be beyond all numbers, and no bar is.
+    most = max((value for _, value, _ in values if value and isfinite(value)), default=0)
     step = (width if upright else height) / len(values)
     bars = []
     for at, (name, value, text) in enumerate(values):
-        share = (value or 0) / most if most else 0.0
+        share = min((value or 0) / most, 1.0) if most else 0.0
         thick, begin = round(step * 0.8, 2), round(at * step + step * 0.1, 2)
         if upright:
             long = round(share * height, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser import Browser
-from web_helpers import WORD, Site, serving
+from web_helpers import THEN, WORD, Site, serving
 
 from sessionstore import SessionDB
 
@@ -313,6 +313,21 @@ def test_statistics_draw_what_the_tables_say(page: Browser, site: Site):
         page.until("document.querySelector('#parts table')")
         parts = page.texts("#parts th[scope=row]")
     assert parts[:3] == ["Messages", "Index of words", "Index of trigrams"]
+
+
+def test_statistics_of_costs_that_no_money_counts_are_drawn_and_fit(browser: Browser, path: Path):
+    with SessionDB(path) as db:
+        for name, cost in (("a", 0.5), ("b", 1e300), ("c", 1e308), ("d", 1e308)):
+            db.create_session(name, "ab" if name < "c" else "cd", started_at=THEN)
+            db.update_token_counts(name, actual_cost_usd=cost)
+    with serving(path) as site:
+        browser.open(site.address)
+        browser.size(320, 600)
+        browser.said.clear()
+        browser.open(f"{site.base}/statistics")
+        assert browser.run("document.documentElement.scrollWidth") <= 320
+        assert "$1e+300" in browser.text()
+    assert browser.said == []
 
 
 @pytest.mark.parametrize(
