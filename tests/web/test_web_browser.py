@@ -262,6 +262,27 @@ def test_a_long_conversation_opens_in_part_and_the_place_is_kept(
     assert page.texts("#later a") == []
 
 
+def test_reading_on_in_a_long_conversation_never_throws_back(page: Browser, site: Site):
+    page.open(f"{site.base}/session?id=long")
+    first = "+document.querySelector('.message').id.slice(1)"
+    last = "+[...document.querySelectorAll('.message')].at(-1).id.slice(1)"
+    begin = page.run(first)
+    seen = (
+        "(() => { const at = [...document.querySelectorAll('.message')]"
+        ".find((e) => e.getBoundingClientRect().bottom > 60);"
+        " return [+at.id.slice(1), at.getBoundingClientRect().top]; })()"
+    )
+    while page.run(first) == begin or page.run(last) < begin + 400:
+        page.run("scrollBy(0, 600)")
+        stood, ended = page.run(seen), page.run(last)
+        if page.run("document.querySelector('#later').getBoundingClientRect().top") < 1000:
+            page.until(f"{last} > {ended}")
+        page.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
+        number, top = page.run(seen)
+        assert abs(number - stood[0]) <= 1
+        assert number != stood[0] or abs(top - stood[1]) < 60
+
+
 def test_what_is_read_stays_however_much_before_it_was_compacted(browser: Browser, path: Path):
     with SessionDB(path) as db:
         db.create_session("s", "cli")

@@ -60,13 +60,12 @@ async function extend(place) {
     } else {
       const messages = one("#messages");
       const back = place.id === "earlier";
-      const anchor = one(".message", messages);
-      const top = anchor?.getBoundingClientRect().top;
       const fresh = [...one("#messages", read).children].filter((each) => !each.matches(".empty"));
-      back ? messages.prepend(...fresh) : messages.append(...fresh);
-      place.replaceChildren(...one(`#${place.id}`, read).childNodes);
-      if (back && anchor) scrollBy(0, anchor.getBoundingClientRect().top - top);
-      letGo(messages, back);
+      hold(messages, () => {
+        back ? messages.prepend(...fresh) : messages.append(...fresh);
+        place.replaceChildren(...one(`#${place.id}`, read).childNodes);
+        letGo(messages, back);
+      });
     }
   } catch (error) {
     say(error.message);
@@ -75,10 +74,22 @@ async function extend(place) {
   watch();
 }
 
+// What is seen stays where it is, whatever comes or goes above it.
+function hold(messages, change) {
+  const top = (each) => each.getBoundingClientRect().top;
+  const seen = [...messages.children].find((each) => each.getBoundingClientRect().bottom > 0);
+  const stood = seen && top(seen);
+  // A browser that does the same by itself would move it once more. What is drawn later, in
+  // another height than was guessed, is left to it.
+  document.documentElement.style.overflowAnchor = "none";
+  change();
+  if (seen) scrollBy(0, top(seen) - stood);
+  document.documentElement.style.overflowAnchor = "";
+}
+
 function letGo(messages, back) {
   const end = back ? "later" : "earlier";
   const edge = () => (back ? messages.lastElementChild : messages.firstElementChild);
-  const height = document.documentElement.scrollHeight;
   let gone = false;
   // Folded away, many messages are one line: what is seen stays, and so does what is near, or
   // it would be asked for again at once.
@@ -87,7 +98,6 @@ function letGo(messages, back) {
     messages.querySelectorAll(".message").length > KEPT && far(edge().getBoundingClientRect())
   ) { edge().remove(); gone = true; }
   if (!gone) return;
-  if (!back) scrollBy(0, document.documentElement.scrollHeight - height);
   const all = messages.querySelectorAll(".message");
   const last = all[back ? all.length - 1 : 0].id.slice(1);
   const address = `${one("#session").dataset.address}&${back ? "after" : "before"}=${last}`;
