@@ -65,6 +65,7 @@ class Database:
         guard: Looks at each transaction as it begins, and raises if it must not go on; on a
             server at those that find the schema at another revision than `revision`.
         revision: What the schema was at when `guard` was made.
+        inode: Of the file whose descriptors its connections keep; None: they keep none.
     """
 
     location: Location
@@ -73,6 +74,7 @@ class Database:
     queue: WriterQueue = field(default_factory=lambda: WriterQueue(None, 0.0))
     guard: Callable[[Connection], None] | None = None
     revision: str | None = None
+    inode: int | None = None
 
     def __post_init__(self) -> None:
         """Be known, while it is open, to a process that is forked off."""
@@ -144,9 +146,37 @@ class Database:
 
     def _guarded(self, connection: Connection, unit: Callable[[Connection], T]) -> T:
         with connection.begin():
+            self._require_in_place()
             if self.guard is not None:
                 self.guard(connection)
             return unit(connection)
+
+    def _require_in_place(self) -> None:
+        """Refuse a file that was moved, removed or replaced since it was opened.
+
+        Who keeps its descriptor could go on with it, and what it wrote nobody would find. In a
+        rollback journal SQLite refuses as much by itself, by the same sign, but not in WAL
+        (https://www.sqlite.org/rescode.html#readonly_dbmoved).
+
+        Raises:
+            StoreUnavailableError: It was.
+        """
+        if self.inode is None or self.location.path is None:
+            return
+        try:
+            if self.location.path.stat().st_ino == self.inode:
+                return
+        except OSError as error:
+            msg = (
+                f"{self.location} is not where it was opened ({error.strerror or error}); "
+                "nothing was written. Put it back, or close this store and open it anew"
+            )
+            raise StoreUnavailableError(msg) from error
+        msg = (
+            f"{self.location} is another file than the one that was opened, which was moved or "
+            "removed; nothing was written. Close this store and open it anew"
+        )
+        raise StoreUnavailableError(msg)
 
     def outside_transaction(self, unit: Callable[[Any], T]) -> T:
         """Run a unit on a driver connection, for statements that no transaction may hold."""
@@ -191,7 +221,13 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
     event.listen(engine, "begin", _begin)
     # Whoever holds the line for longer than some attempts take has stopped, or has much to do.
     queue = WriterQueue(location.path, settings.write_patience_s / 4)
-    database = Database(location, engine, read_only=False, queue=queue)
+    try:
+        # Before any connection: a file that is put in its place in between is noticed too.
+        inode = location.path.stat().st_ino
+    except OSError as error:
+        msg = f"{location} cannot be opened: {error.strerror or error}"
+        raise StoreUnavailableError(msg) from error
+    database = Database(location, engine, read_only=False, queue=queue, inode=inode)
     try:
         with reporting_errors(location):
             retrying(settings)(database.outside_transaction)(lambda raw: _ensure_wal(raw, location))

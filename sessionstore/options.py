@@ -45,6 +45,15 @@ class Count(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4
         return int(text)
 
 
+class Amount(click.FloatRange):
+    """A number that is not negative."""
+
+    name = "number"
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+
 def filter_options(*, include_open: bool = True) -> Callable[[F], F]:
     """Give a command the options that choose sessions, as one keyword, `wanted`.
 
@@ -81,6 +90,8 @@ def read_filter(given: Mapping[str, str]) -> SessionFilter:
     flags = {each.opts[0]: each for each in command.params if each.secondary_opts}
     words = []
     for name, value in given.items():
+        if "=" in name:  # or it would be an option and a part of its value
+            raise ValueError(f"No such option: --{safe(name)}")
         flag = flags.get(f"--{name}")
         if flag is None:
             words.append(f"--{name}={value}")
@@ -136,7 +147,7 @@ def _options(*, include_open: bool) -> list[Callable[[Any], Any]]:
     for what, noun, kind in (
         ("messages", "messages", Count()),
         ("tokens", "tokens, in and out", Count()),
-        ("cost", "dollars, if the cost is known", click.FloatRange(min=0)),
+        ("cost", "dollars, if the cost is known", Amount()),
         ("tool-calls", "tool calls", Count()),
     ):
         options += [
@@ -209,9 +220,13 @@ def _moment(
             f"{value} may be a year or days; write {value}-01-01 or {value}d", param=parameter
         )
     try:
-        return time.time() - age_in_seconds(value)
+        moment = time.time() - age_in_seconds(value)
     except ValueError:
         pass  # a time, then
+    else:
+        if moment < -_LARGEST_COUNT:
+            raise click.BadParameter(f"{safe(value)!r} is further back than any time")
+        return moment
     try:
         return datetime.fromisoformat(value).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:

@@ -10,7 +10,7 @@ from sessionstore.codec import is_plain
 from sessionstore.errors import shown
 
 # SQLite's INTEGER and PostgreSQL's bigint: 64 bits with a sign.
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
 
 
 def required_text(name: str, value: object) -> str:
@@ -97,8 +97,8 @@ def count(name: str, value: Any, *, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         msg = f"{name} must be a whole number, not {type(value).__name__}"
         raise TypeError(msg)
-    if not least <= value <= _LARGEST:
-        msg = f"{name} must lie between {least} and {_LARGEST}, not {value}"
+    if not least <= value <= LARGEST:
+        msg = f"{name} must lie between {least} and {LARGEST}, not {value}"
         raise ValueError(msg)
     return value
 
@@ -110,7 +110,7 @@ def row_id(name: str, value: Any) -> int:
         ValueError: It needs more than 64 bits.
         TypeError: It is no whole number.
     """
-    return count(name, value, least=-_LARGEST)
+    return count(name, value, least=-LARGEST)
 
 
 def cost(name: str, value: Any) -> float:

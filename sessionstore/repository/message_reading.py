@@ -19,7 +19,7 @@ from sessionstore.codec import (
 from sessionstore.errors import MessageNotFoundError
 from sessionstore.models import MESSAGES
 from sessionstore.records import ConversationMessage, MessageRecord
-from sessionstore.repository import chains
+from sessionstore.repository import chains, checks
 
 # Texts that may be more than every back end can hold; `json_columns` says which are JSON.
 ENCODED_TEXTS = (
@@ -198,7 +198,7 @@ def around(
         select(*_COLUMNS)
         .where(visible, MESSAGES.c.id <= message_id)
         .order_by(MESSAGES.c.id.desc())
-        .limit(window + 1)
+        .limit(min(window + 1, checks.LARGEST))
     )
     rows = list(connection.execute(before))[::-1]
     if not rows or rows[-1].id != message_id:

@@ -440,7 +440,7 @@ def _moment(asked: Mapping[str, str], name: str, *, last: bool) -> float | None:
     try:
         return moment_of(asked[name], last=last)
     except ValueError as error:
-        raise AskedWrongError(f"Invalid value: {error}") from error
+        raise AskedWrongError(f"Invalid value for {name}: {error}") from error
 
 
 def _past(entry: SessionSummary, *, started: bool) -> str:

@@ -345,3 +345,50 @@ def test_a_session_whose_id_is_no_text_is_exported_and_can_be_imported(filled, t
                 row["content"] for row in was["messages"]
             ]
         assert old.export_session("a\ufffdnobody") is None
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
+def test_a_store_whose_file_is_gone_stores_nothing_where_nobody_finds_it(filled: Path, how: str):
+    away = filled.with_name("away.db")
+    with SessionDB(filled) as db, SessionDB(filled, read_only=True) as reading:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "before")
+        if how == "removed":
+            filled.unlink()
+        else:
+            filled.rename(away)
+        if how == "replaced":
+            # As whoever puts a backup there by hand.
+            for side in ("-wal", "-shm"):
+                Path(f"{filled}{side}").rename(f"{away}{side}")
+            with SessionDB(filled) as another:
+                another.create_session("s", "cli")
+        for call in (
+            lambda: db.append_message("s", "user", "lost"),
+            lambda: db.create_session("lost", "cli"),
+            lambda: db.get_messages("s"),
+            lambda: db.search_messages("before"),
+        ):
+            with pytest.raises(StoreUnavailableError, match="open it anew"):
+                call()
+        if how == "replaced":
+            assert reading.get_messages("s") == []
+            another = SessionDB(filled)
+            another.append_message("s", "user", "of the other file")
+        if how == "moved":
+            away.rename(filled)
+            assert db.append_message("s", "user", "after")
+    if how == "replaced":
+        # Whoever closes the old file leaves the new one and its log alone.
+        another.append_message("s", "user", "and another")
+        another.close()
+        assert contents_of(filled) == ["of the other file", "and another"]
+    if how != "removed":
+        there = contents_of(filled if how == "moved" else away)
+        assert there == {"moved": ["before", "after"], "replaced": ["before"]}[how]
+
+
+def contents_of(path: Path) -> list[Any]:
+    with SessionDB(path) as db:
+        assert db.get_session("lost") is None
+        return [each["content"] for each in db.get_messages("s")]

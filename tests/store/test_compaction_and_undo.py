@@ -303,6 +303,8 @@ def test_the_messages_around_one_leave_out_what_was_undone(ten):
     after = ten.append_message("s", "user", "another way")
     around = ten.get_messages_around("s", ids[3], window=2)
     assert [each["content"] for each in around] == [*words(1, 2, 3), "another way"]
+    everything = ten.get_messages_around("s", ids[3], window=2**63 - 1)
+    assert [each["content"] for each in everything] == [*words(*range(4)), "another way"]
     with pytest.raises(MessageNotFoundError):
         ten.get_messages_around("s", ids[5])
     (hit,) = ten.search_messages("another")
