@@ -25,7 +25,7 @@ from sessionstore.search import ranking, server_index
 from sessionstore.search.body import readable, stored_text
 from sessionstore.search.fold import fold
 from sessionstore.search.keys import TIMES, asked_grams, word_key
-from sessionstore.search.query import And, Leaf, Node, Not, Or, as_words, wanted
+from sessionstore.search.query import And, Leaf, Node, Not, Or, Prefix, as_words, wanted
 from sessionstore.search.ranking import K1, Alternative, B, Count, Run
 from sessionstore.search.reading import (
     BLOCK,
@@ -206,7 +206,8 @@ def _words_of(run: Run, sql: _Sql) -> str | None:
     """Give a condition that every text meets which has the words of a run."""
     whole = run.words[:-1] if run.begins else run.words
     told = [f"words && {sql.bound(_every_number(word), 'bigint[]')}" for word in whole]
-    if run.begins and (begins := _grams_of(run.leaf, sql)) is not None:
+    # Of the word alone: BM25 counts the texts with `ki*` for `@ki*` too.
+    if run.begins and (begins := _grams_of(Prefix(run.words[-1]), sql)) is not None:
         told.append(begins)
     return f"({' AND '.join(told)})" if told else None
 
@@ -336,7 +337,10 @@ def _by_reading_all(
     sql = _Sql()
     sides = []
     for side in alternatives:
-        told = [each for run in side.runs if (each := _words_of(run, sql)) is not None]
+        # What is found also has each beginning as it was asked for, punctuation and all.
+        asked = [_words_of(run, sql) for run in side.runs]
+        asked += [_grams_of(run.leaf, sql) for run in side.runs if run.begins]
+        told = [each for each in asked if each is not None]
         sides.append(f"({' AND '.join(told) or 'TRUE'})")
     found = f"SELECT id FROM messages_fts WHERE {' OR '.join(sides)}"
     with sql.run(_in_scope(found, scope, oldest=False), connection) as rows:

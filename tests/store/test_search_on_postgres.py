@@ -89,6 +89,16 @@ def test_the_order_by_rank_agrees_however_often_a_word_comes(both: Both) -> None
     assert same(*both, queries) > 400
 
 
+def test_a_beginning_behind_punctuation_weighs_what_it_weighs_in_a_file(both: Both) -> None:
+    texts = [f"kiwi {n}" for n in range(30)]
+    texts += ["@kiwi @kiwi plum fig fig", "@kiwi plum plum fig", "plum fig", "plum plum", "kiwi"]
+    for store in both:
+        store.create_session("s", "cli")
+        store.append_messages("s", [{"role": "user", "content": text} for text in texts])
+    queries = ["@ki* plum", "plum @ki*", "@kiwi* fig OR plum", "@ki* OR plum", "ki* plum"]
+    assert same(*both, queries) > 25
+
+
 def test_phrases_in_more_messages_than_are_counted_stay_in_one_order(
     both: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
