@@ -112,7 +112,7 @@ def _by_index(
     seen: set[int] = set()
     strict = as_words(tree)
     if totals is not None and (alternatives := ranking.ranked(strict)) is not None:
-        for found in _scored(connection, alternatives, strict, scope, totals):
+        for found in _scored(connection, alternatives, strict, scope, totals, tree):
             seen.add(found[0])
             yield found
     for found, _ in literal:
@@ -223,11 +223,12 @@ def _scored(
     strict: Node,
     scope: Scope,
     totals: Sequence[Any],
+    tree: Node,
 ) -> Iterator[Found]:
     """Yield the matches in which every term is a word for the index, best first, then newest."""
     messages, word_count = totals
     runs = [run for side in alternatives for run in side.runs]
-    if not word_count or not all(run.words for run in runs):
+    if not word_count:
         return
     average = float(word_count) / float(messages)
     # The weight of a single run is the same for all.
@@ -243,7 +244,7 @@ def _scored(
     if all(run.is_word for run in runs):
         promising = _by_bound(connection, alternatives, weights, average, scope)
     else:
-        promising = _by_reading_all(connection, alternatives, score, scope)
+        promising = _by_reading_all(connection, alternatives, score, scope, tree)
     # What waits is better than all that is still to come only once that is known.
     waiting: list[tuple[float, int, Found]] = []
     size = FIRST_BLOCK
@@ -332,17 +333,18 @@ def _by_reading_all(
     alternatives: Sequence[Alternative],
     score: Callable[[Count], float],
     scope: Scope,
+    tree: Node,
 ) -> Iterator[tuple[int, float]]:
     """Yield candidates with their score, the highest first; those that were not read follow."""
     sql = _Sql()
     sides = []
     for side in alternatives:
-        # What is found also has each beginning as it was asked for, punctuation and all.
-        asked = [_words_of(run, sql) for run in side.runs]
-        asked += [_grams_of(run.leaf, sql) for run in side.runs if run.begins]
-        told = [each for each in asked if each is not None]
+        told = [each for run in side.runs if (each := _words_of(run, sql)) is not None]
         sides.append(f"({' AND '.join(told) or 'TRUE'})")
-    found = f"SELECT id FROM messages_fts WHERE {' OR '.join(sides)}"
+    # The words decide the order; what is found also matches the query to the letter, though
+    # perhaps by another alternative than the one whose words it has.
+    literal = _grams(tree, sql) or "TRUE"
+    found = f"SELECT id FROM messages_fts WHERE ({' OR '.join(sides)}) AND {literal}"
     with sql.run(_in_scope(found, scope, oldest=False), connection) as rows:
         ids = rows.scalars()
         read = [

@@ -90,12 +90,21 @@ def _alternative(node: Node) -> Alternative | None:
     return Alternative(asked, tuple(run for run in barred if run is not None)) if asked else None
 
 
-def _run(leaf: Leaf) -> Run | None:
+def asked_words(leaf: Leaf) -> tuple[list[str], bool]:
+    """List the words of a leaf, and say whether the last one need only begin so.
+
+    There is none where the index has no word for any of it: `100%` has one, `😀` has none, and
+    neither has `❤️`, which ends in a mark.
+    """
     run = words(leaf.text)
-    if not run:
-        return None
-    begins = isinstance(leaf, Prefix) and leaf.text.endswith(run[-1])
-    return Run(tuple(tokens(" ".join(run))), begins, leaf)
+    if not tokens(" ".join(run)):
+        return [], False
+    return run, isinstance(leaf, Prefix) and leaf.text.endswith(run[-1])
+
+
+def _run(leaf: Leaf) -> Run | None:
+    run, begins = asked_words(leaf)
+    return Run(tuple(tokens(" ".join(run))), begins, leaf) if run else None
 
 
 def count(alternatives: Sequence[Alternative], body: str) -> Count:

@@ -31,9 +31,9 @@ from sqlalchemy.exc import DBAPIError
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import SearchSort
 from sessionstore.search.candidates import Candidates, Frequencies, candidates
-from sessionstore.search.fold import words
 from sessionstore.search.index import IndexState, is_index_trouble, state
-from sessionstore.search.query import And, Node, Not, Or, Prefix, as_words, matches, wanted
+from sessionstore.search.query import And, Node, Not, Or, as_words, matches, wanted
+from sessionstore.search.ranking import asked_words
 from sessionstore.search.reading import (
     FIRST_BLOCK,
     Found,
@@ -254,11 +254,8 @@ def _match_expression(strict: Node) -> str | None:
         case Not():
             return None
         case _:
-            run = words(strict.text)
-            if not run:
-                return None
-            begins = isinstance(strict, Prefix) and strict.text.endswith(run[-1])
-            return f'"{" ".join(run)}"' + (" *" if begins else "")
+            run, begins = asked_words(strict)
+            return f'"{" ".join(run)}"' + (" *" if begins else "") if run else None
 
 
 def _warn(connection: Connection, reason: object) -> None:

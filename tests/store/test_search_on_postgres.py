@@ -99,6 +99,25 @@ def test_a_beginning_behind_punctuation_weighs_what_it_weighs_in_a_file(both: Bo
     assert same(*both, queries) > 25
 
 
+def test_a_heart_with_its_mark_does_not_cost_the_order_by_words(both: Both) -> None:
+    texts = ["❤️ plum fig pear", "❤️ kiwi fig pear plum", "❤️ kiwi kiwi", "kiwi ❤️ fig", "fig"]
+    for store in both:
+        store.create_session("s", "cli")
+        store.append_messages("s", [{"role": "user", "content": text} for text in texts])
+    assert ids(both[0], "❤️ kiwi") == ids(both[0], "😀 kiwi".replace("😀", "❤")) == [3, 4, 2]
+    queries = ["❤️ kiwi", "❤️ OR kiwi", "kiwi NOT ❤️*", '"❤️ kiwi" fig OR kiwi', "❤️", "❤️* kiwi"]
+    assert same(*both, queries) > 30
+
+
+def test_an_alternative_ranks_what_matches_by_another_as_in_a_file(both: Both) -> None:
+    # To the index the second `plum` is no word, since a character of private use touches it.
+    texts = ["plum", "kiwis \ue000plum\ue000 fig", "fig plum kiwi", "@kiwi", "plum plum", "kiwi"]
+    for store in both:
+        store.create_session("s", "cli")
+        store.append_messages("s", [{"role": "user", "content": text} for text in texts])
+    assert same(*both, ["@ki* OR plum", "@kiw* fig OR plum OR pear*"]) > 15
+
+
 def test_phrases_in_more_messages_than_are_counted_stay_in_one_order(
     both: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
