@@ -35,6 +35,10 @@ _USED = (
     "count(coalesce(actual_cost_usd, estimated_cost_usd))"
 )
 
+# The days that have a name: of the years 1 to 9999, in epoch seconds.
+_FIRST_DAY = -62_135_596_800
+_AFTER_LAST_DAY = 253_402_300_800
+
 # Which table's pages, and its indexes', belong to which part; all else is `other`.
 _PARTS = {
     "messages": "text",
@@ -79,18 +83,23 @@ def usage_sums(connection: Connection) -> UsageSums:
 
 
 def usage_by_day(connection: Connection, offset_s: int) -> list[DayUsage]:
-    """Add up tokens and cost by the day a session started, oldest first.
+    """Add up tokens and cost by the day a session started, oldest first, before them unknown ones.
 
     Args:
         connection: An open one.
         offset_s: How far local time is ahead of UTC, in seconds.
     """
     if connection.dialect.name == "postgresql":
-        day = "to_char(to_timestamp(started_at + :offset) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+        day = "to_char(to_timestamp(trunc({})) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
     else:
-        day = "date(started_at + :offset, 'unixepoch')"
+        # As a whole number, or half a millisecond before midnight is rounded to the next day.
+        day = "date(CAST({} AS INTEGER), 'unixepoch')"
+    local = "(started_at + :offset)"
+    # Beyond what either calendar holds a server ends the statement, and the two count otherwise.
+    day = f"CASE WHEN {local} >= :first AND {local} < :end THEN {day.format(local)} END"
     found = connection.execute(
-        text(f"SELECT {day}, {_USED} FROM sessions GROUP BY 1 ORDER BY 1"), {"offset": offset_s}
+        text(f"SELECT {day}, {_USED} FROM sessions GROUP BY 1 ORDER BY 1 NULLS FIRST"),
+        {"offset": offset_s, "first": _FIRST_DAY, "end": _AFTER_LAST_DAY},
     )
     return [
         DayUsage(

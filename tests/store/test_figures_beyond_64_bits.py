@@ -39,6 +39,29 @@ def test_what_several_sessions_used_is_added_up_beyond_64_bits(timed):
     assert (day["sessions"], day["total_tokens"]) == (3, 6 * LARGEST)
 
 
+def test_a_start_beyond_the_calendar_is_a_day_unknown_and_hides_no_other(store):
+    midnight = 1_700_006_400.0
+    starts = {
+        "ms": 1_700_000_000_000.0,
+        "far": 2.0**60,
+        "past": -1e15,
+        "bc": -62_135_596_801.0,
+        "before": midnight - 0.0001,
+        "after": midnight,
+        "last": 253_402_300_799.5,
+        "first": -62_135_596_800.0,
+    }
+    for name, moment in starts.items():
+        store.create_session(name, "cli", started_at=moment)
+    assert [(day["day"], day["sessions"]) for day in store.usage_by_day()] == [
+        ("unknown", 4),
+        ("0001-01-01", 1),
+        ("2023-11-14", 1),
+        ("2023-11-15", 1),
+        ("9999-12-31", 1),
+    ]
+
+
 @pytest.mark.sqlite_only
 def test_figures_that_other_hands_spoilt_do_not_spoil_the_sum(store, sql):
     for name in ("a", "b", "c"):
