@@ -29,13 +29,13 @@ from langchain_core.messages import (
 from sessionstore.adapters.common import Store, opened
 from sessionstore.aio import AsyncSessionDB
 from sessionstore.errors import SessionNotFoundError
+from sessionstore.readers.frameworks import LANGCHAIN_ROLES
 from sessionstore.readers.kept import keep, kept, tool_call
 from sessionstore.records import MessageRecord
 
 T = TypeVar("T")
 
 FRAMEWORK = "langchain"
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 
 
 class SessionStoreChatMessageHistory(BaseChatMessageHistory):
@@ -116,14 +116,14 @@ def row_of(message: BaseMessage) -> dict[str, Any]:
     """Give the message of the store for one of LangChain's."""
     told = message_to_dict(message)
     data: dict[str, Any] = told["data"]
-    role = _ROLES.get(message.type) or getattr(message, "role", None) or message.type
+    role = LANGCHAIN_ROLES.get(message.type) or getattr(message, "role", None) or message.type
     row: dict[str, Any] = {"role": role, "content": data["content"]}
     if calls := data.get("tool_calls"):
         row["tool_calls"] = [
             tool_call(call["id"], call["name"], json.dumps(call["args"], ensure_ascii=False))
             for call in calls
         ]
-    if message.type == "tool":
+    if isinstance(message, ToolMessage):
         row["tool_call_id"], row["tool_name"] = data["tool_call_id"], data["name"]
     data["content"] = None
     # An empty list would be read as an empty text.

@@ -28,7 +28,17 @@ from sessionstore.readers.history import History
 from sessionstore.readers.kept import keep, tool_call
 from sessionstore.readers.openai_items import message_of
 
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+# Of a message of LangChain that says nothing beside its content the role is enough.
+_PLAIN = {"human": "user", "ai": "assistant", "system": "system"}
+# The last chunk of a stream, or the sum of all, is stored as it is by who wrote it so.
+LANGCHAIN_ROLES = {
+    **_PLAIN,
+    "tool": "tool",
+    "HumanMessageChunk": "user",
+    "AIMessageChunk": "assistant",
+    "SystemMessageChunk": "system",
+    "ToolMessageChunk": "tool",
+}
 # What every message of LangChain says, also when it says nothing.
 _UNSAID: tuple[Any, ...] = (None, "", False, [], {})
 
@@ -139,13 +149,14 @@ class LangChain(_Tables):
                 )
                 for call in calls
             ]
-        if kind == "tool":
+        role = LANGCHAIN_ROLES.get(kind)
+        if role == "tool":
             row["tool_call_id"], row["tool_name"] = data.get("tool_call_id"), data.get("name")
         rest = {**data, "content": None}
         said = {name for name, each in rest.items() if each not in _UNSAID} - {"type"}
-        if said or kind not in _ROLES or kind == "tool":
+        if said or kind not in _PLAIN:
             row["codex_message_items"] = keep(self.program, {**value, "data": rest})
-        draft.add(_ROLES.get(kind) or data.get("role") or kind, **row)
+        draft.add(role or data.get("role") or kind, **row)
         _use(draft, data)
 
 

@@ -12,8 +12,11 @@ from langchain_core.messages import (
     ChatMessage,
     FunctionMessage,
     HumanMessage,
+    HumanMessageChunk,
     SystemMessage,
+    SystemMessageChunk,
     ToolMessage,
+    ToolMessageChunk,
 )
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables.history import RunnableWithMessageHistory
@@ -73,6 +76,24 @@ def test_they_are_found_listed_and_counted(store):
     assert row["tool_call_count"] == 1
     roles = [each["role"] for each in store.get_messages("s")]
     assert roles[:8] == ["system", "user", "user", *["assistant"] * 2, "tool", "tool", "critic"]
+
+
+def test_what_was_streamed_is_of_who_said_it(store):
+    call = {"name": "look_up", "args": '{"q": "x"}', "id": "c1", "index": 0}
+    streamed = [
+        HumanMessageChunk("a question"),
+        AIMessageChunk("an ") + AIMessageChunk("answer", tool_call_chunks=[call]),
+        ToolMessageChunk("found", tool_call_id="c1", name="look_up"),
+        SystemMessageChunk("be kind"),
+    ]
+    history = SessionStoreChatMessageHistory("s", store)
+    history.add_messages(streamed)
+
+    assert history.messages == streamed
+    rows = store.get_messages("s")
+    assert [each["role"] for each in rows] == ["user", "assistant", "tool", "system"]
+    assert (rows[2]["tool_call_id"], rows[2]["tool_name"]) == ("c1", "look_up")
+    assert store.list_sessions_rich()[0]["preview"] == "a question"
 
 
 def test_sessions_keep_apart_and_one_is_cleared(store):

@@ -181,6 +181,26 @@ def test_a_message_of_no_known_form_is_refused(take_in, file: Path, message: str
 
 
 @pytest.mark.parametrize("file", ["langchain-sqlite"], indirect=True)
+def test_what_was_streamed_is_of_who_said_it(take_in, file: Path, target: Path):
+    streamed = [
+        '{"type": "AIMessageChunk", "data": {"content": "an answer", "type": "AIMessageChunk"}}',
+        '{"type": "ToolMessageChunk", "data": {"content": "r", "tool_call_id": "c", "name": "f"}}',
+    ]
+    with sqlite3.connect(file) as connection:
+        for message in streamed:
+            connection.execute("INSERT INTO message_store VALUES (NULL, 's-9', ?)", (message,))
+    connection.close()
+
+    assert take_in("langchain-sqlite", file).exit_code == 0
+    assert told(target, "s-9", "role", "content", "tool_name", "tool_call_id") == [
+        ("assistant", "an answer", None, None),
+        ("tool", "r", "f", "c"),
+    ]
+    ((items,), _) = told(target, "s-9", "codex_message_items")
+    assert items[0]["value"]["type"] == "AIMessageChunk"
+
+
+@pytest.mark.parametrize("file", ["langchain-sqlite"], indirect=True)
 def test_messages_of_no_session_are_counted(take_in, file: Path):
     with sqlite3.connect(file) as connection:
         connection.execute("INSERT INTO message_store VALUES (50, NULL, '{}')")
