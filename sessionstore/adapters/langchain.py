@@ -113,7 +113,14 @@ class SessionStoreChatMessageHistory(BaseChatMessageHistory):
 
 
 def row_of(message: BaseMessage) -> dict[str, Any]:
-    """Give the message of the store for one of LangChain's."""
+    """Give the message of the store for one of LangChain's.
+
+    Raises:
+        ValueError, TypeError: It is nothing that JSON can hold, or no message.
+    """
+    if not isinstance(message, BaseMessage):
+        msg = f"a message of LangChain is a BaseMessage, not {type(message).__name__}"
+        raise TypeError(msg)
     told = message_to_dict(message)
     data: dict[str, Any] = told["data"]
     role = LANGCHAIN_ROLES.get(message.type) or getattr(message, "role", None) or message.type

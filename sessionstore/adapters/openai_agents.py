@@ -142,7 +142,11 @@ def messages_of(items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     names: dict[str, str] = {}
     for item in items:
         # As the SDK's own sessions do: what comes back is what JSON makes of an item.
-        yield message_of(json.loads(json.dumps(item)), FRAMEWORK, names)
+        told = json.loads(json.dumps(item))
+        if not isinstance(told, dict):
+            msg = f"an item is a dict, not {type(item).__name__}"
+            raise TypeError(msg)
+        yield message_of(told, FRAMEWORK, names)
 
 
 def items_of(record: MessageRecord) -> list[dict[str, Any]]:

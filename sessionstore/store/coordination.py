@@ -29,7 +29,7 @@ class CoordinationCalls(StoreBase):
         The same holder again has it for so long from now. A lock whose time is over is
         anybody's, so a program that was killed blocks nobody for long.
         """
-        named, now, ttl_s = self._lease(holder, ttl_seconds)
+        named, now, ttl_s = self._lease(holder=holder, ttl_seconds=ttl_seconds)
         of_session = checks.required_text("session_id", session_id)
         return self._write(
             lambda db: coordination.acquire_lock(db, of_session, named, now=now, ttl_s=ttl_s)
@@ -39,7 +39,7 @@ class CoordinationCalls(StoreBase):
         self, session_id: str, holder: str, ttl_seconds: float = 300
     ) -> bool:
         """Keep a lock for longer; return whether the holder still had it."""
-        named, now, ttl_s = self._lease(holder, ttl_seconds)
+        named, now, ttl_s = self._lease(holder=holder, ttl_seconds=ttl_seconds)
         return self._write(
             lambda db: coordination.refresh_lock(db, session_id, named, now=now, ttl_s=ttl_s)
         )
@@ -117,7 +117,7 @@ class CoordinationCalls(StoreBase):
         One that is neither completed nor failed when the lease is over can be claimed again;
         `attempts` counts the claims.
         """
-        named, now, lease_s = self._lease(owner, lease_seconds)
+        named, now, lease_s = self._lease(owner=owner, lease_seconds=lease_seconds)
         wanted = checks.count("limit", limit)
         return self._write(
             lambda db: coordination.claim_deliveries(
@@ -278,12 +278,14 @@ class CoordinationCalls(StoreBase):
         """List the sessions whose hand-over nobody has claimed, oldest-started first."""
         return self._read(coordination.pending_handoffs)
 
-    def _lease(self, holder: str, seconds: float) -> tuple[str, float, float]:
-        lease_s = checks.moment("seconds", seconds)
+    def _lease(self, **given: Any) -> tuple[str, float, float]:
+        """Check who takes something and for how long, under the names that the caller gave."""
+        (who, name), (how_long, seconds) = given.items()
+        lease_s = checks.moment(how_long, seconds)
         if lease_s <= 0:
-            msg = f"a lease must last longer than {seconds} seconds"
+            msg = f"{how_long} must be more than 0, not {seconds}"
             raise ValueError(msg)
-        return checks.required_text("holder", holder), self._now(), lease_s
+        return checks.required_text(who, name), self._now(), lease_s
 
 
 def _key(session_key: str) -> str:

@@ -116,6 +116,8 @@ def test_one_message_that_is_no_json_stores_none(store):
     bad = ToolMessage("x", tool_call_id="c", artifact=object())
     with pytest.raises(TypeError):
         history.add_messages([HumanMessage("a"), bad])
+    with pytest.raises(TypeError, match="is a BaseMessage, not str"):
+        history.add_messages([HumanMessage("a"), "a text"])  # type: ignore[list-item]
     assert history.messages == []
 
 

@@ -135,6 +135,9 @@ def test_one_item_that_is_no_json_stores_none(store):
     session = SessionStoreSession("s", store)
     with pytest.raises(TypeError):
         run(session.add_items([{"content": "a", "role": "user"}, {"x": object()}]))
+    for no_item in ("a text", None, ["a list"]):
+        with pytest.raises(TypeError, match="an item is a dict, not"):
+            run(session.add_items([{"content": "a", "role": "user"}, no_item]))
     assert run(session.get_items()) == []
 
 

@@ -61,8 +61,12 @@ def test_only_its_owner_keeps_or_releases_it(timed: SessionDB, clock: Any):
 @pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf])
 def test_a_lock_without_a_time_is_refused(timed: SessionDB, seconds: float, sql: Sql):
     for call in (timed.try_acquire_compression_lock, timed.refresh_compression_lock):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="ttl_seconds"):
             call("s", "a", ttl_seconds=seconds)
+    with pytest.raises(ValueError, match="lease_seconds"):
+        timed.claim_deliveries("a", lease_seconds=seconds)
+    with pytest.raises(ValueError, match="owner must"):
+        timed.claim_deliveries("")
     assert sql("SELECT count(*) FROM compression_locks") == [(0,)]
 
 
