@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -337,6 +337,36 @@ def test_a_standby_or_a_role_without_rights_says_so(url, other):
             other.rollback()
             other.execute("DROP OWNED BY reader")
             other.execute("DROP ROLE reader")
+            other.commit()
+
+
+@contextmanager
+def role(name: str, other: psycopg.Connection) -> Iterator[None]:
+    """A role of that name, for as long as it takes."""
+    if VARIABLE in os.environ:
+        pytest.skip("another role may need a password on a server that is only named")
+    other.execute(f"CREATE ROLE {name} LOGIN")
+    other.commit()
+    try:
+        yield
+    finally:
+        other.rollback()
+        other.execute(f"DROP OWNED BY {name}")
+        other.execute(f"DROP ROLE {name}")
+        other.commit()
+
+
+def test_a_role_that_may_not_look_into_the_schema_is_not_told_that_it_is_empty(url, other):
+    inside = f"{url}&schema=closed"
+    with role("outsider", other):
+        try:
+            SessionDB(url=inside).close()
+            as_outsider = inside.replace("postgres@", "outsider@")
+            for options in ({"read_only": True}, {"migrate": False}, {}):
+                with pytest.raises(StoreUnavailableError, match="permission denied for schema"):
+                    SessionDB(url=as_outsider, **options)
+        finally:
+            other.execute("DROP SCHEMA closed CASCADE")
             other.commit()
 
 
