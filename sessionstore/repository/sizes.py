@@ -12,6 +12,7 @@ from sessionstore.codec import as_text
 from sessionstore.models import Base
 from sessionstore.records import DayUsage, FileSizes, GroupUsage, SourceUsage, UsageSums
 from sessionstore.repository.sums import halves, whole
+from sessionstore.search import server_index
 
 _SUMMED = (
     "input_tokens",
@@ -38,6 +39,9 @@ _USED = (
 # The days that have a name: of the years 1 to 9999, in epoch seconds.
 _FIRST_DAY = -62_135_596_800
 _AFTER_LAST_DAY = 253_402_300_800
+
+# The version in which who does not own a table may be let vacuum it.
+_GRANTS_MAINTAIN = (17,)
 
 # Which table's pages, and its indexes', belong to which part; all else is `other`.
 _PARTS = {
@@ -120,14 +124,33 @@ def _tokens(halves_of_both: Sequence[Any]) -> int:
 
 def tables(connection: Connection) -> list[str]:
     """Name the tables of a store on a server, each with its schema, as a statement needs it."""
+    return [name for name, _ in _tables(connection)]
+
+
+def not_ours(connection: Connection) -> list[str]:
+    """Name those of them that this role may not vacuum, which a server would pass over.
+
+    That takes their owner, or the owner of the database, or from PostgreSQL 17 on a grant of
+    MAINTAIN (https://www.postgresql.org/docs/current/sql-vacuum.html).
+    """
+    return [name for name, may in _tables(connection) if not may]
+
+
+def _tables(connection: Connection) -> list[tuple[str, bool]]:
+    may = "pg_has_role(c.relowner, 'USAGE') OR pg_has_role(d.datdba, 'USAGE')"
+    if (connection.dialect.server_version_info or (0,)) >= _GRANTS_MAINTAIN:
+        may += " OR has_table_privilege(c.oid, 'MAINTAIN')"
     found = connection.execute(
         text(
-            "SELECT format('%I.%I', schemaname, tablename) FROM pg_catalog.pg_tables "
-            "WHERE schemaname = current_schema() AND tablename = ANY(:names) ORDER BY tablename"
+            f"SELECT format('%I.%I', n.nspname, c.relname), {may} "
+            "FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n "
+            "ON n.oid = c.relnamespace JOIN pg_catalog.pg_database AS d "
+            "ON d.datname = current_database() WHERE n.nspname = current_schema() "
+            "AND c.relkind = 'r' AND c.relname = ANY(:names) ORDER BY c.relname"
         ),
-        {"names": list(Base.metadata.tables)},
+        {"names": [*Base.metadata.tables, *server_index.TABLES]},
     )
-    return list(found.scalars())
+    return [(name, allowed) for name, allowed in found]
 
 
 def usage_by(connection: Connection, field: Literal["source", "model"]) -> list[GroupUsage]:

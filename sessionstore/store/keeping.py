@@ -14,7 +14,12 @@ from typing import Any, Literal, Unpack
 from sqlalchemy import Connection
 
 from sessionstore import search
-from sessionstore.errors import SessionStoreError, StoreBusyError, shown
+from sessionstore.errors import (
+    SessionStoreError,
+    StoreBusyError,
+    StoreUnavailableError,
+    shown,
+)
 from sessionstore.records import (
     ExportedSession,
     FilterFields,
@@ -406,9 +411,14 @@ class KeepingCalls(StoreBase):
         if not self._write(claim):
             return UpkeepReport(skipped=True, pruned=0, vacuumed=False)
         pruned = self.prune_sessions(retention_days, sessions_dir=sessions_dir)
-        if vacuum and pruned:
+        vacuumed = bool(vacuum and pruned)
+        if vacuumed and (why_not := self._may_not_vacuum()):
+            # What was pruned is gone, and its owner or the server itself frees the space.
+            logger.warning("%s", why_not)
+            vacuumed = False
+        if vacuumed:
             self.vacuum()
-        return UpkeepReport(skipped=False, pruned=pruned, vacuumed=bool(vacuum and pruned))
+        return UpkeepReport(skipped=False, pruned=pruned, vacuumed=vacuumed)
 
     # The file.
 
@@ -416,6 +426,9 @@ class KeepingCalls(StoreBase):
         """Give free space back: write the file anew; nobody else can write meanwhile.
 
         On a server the space is made free for new rows, and others go on.
+
+        Raises:
+            StoreUnavailableError: The role may not vacuum the tables on a server.
         """
         self._maintain("VACUUM" if self.location.path else "VACUUM (ANALYZE)")
         self._checkpoint("TRUNCATE")
@@ -423,6 +436,8 @@ class KeepingCalls(StoreBase):
     def _maintain(self, statement: str) -> None:
         """Run it on the file, or on each table of the store: a server has those of others."""
         path = self.location.path
+        if why_not := self._may_not_vacuum():
+            raise StoreUnavailableError(why_not)
         tables = [None] if path else self._read(sizes.tables)
 
         def rewrite(raw: Any) -> None:
@@ -430,6 +445,15 @@ class KeepingCalls(StoreBase):
                 raw.execute(statement if table is None else f"{statement} {table}")
 
         self._outside_transaction(rewrite)
+
+    def _may_not_vacuum(self) -> str | None:
+        """Say why a server would pass over tables of the store, with no more than a notice."""
+        if self.location.path is not None or not (others := self._read(sizes.not_ours)):
+            return None
+        return (
+            f"{self.location}: the role may not vacuum {', '.join(others)}; do it as their owner, "
+            "see docs/postgresql.md"
+        )
 
     def optimize(self) -> None:
         """Complete and merge the search index, and refresh the planner's statistics.

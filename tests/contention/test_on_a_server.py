@@ -370,6 +370,24 @@ def test_a_role_that_may_not_look_into_the_schema_is_not_told_that_it_is_empty(u
             other.commit()
 
 
+def test_a_role_that_may_not_vacuum_is_not_told_that_it_did(url, other, caplog):
+    with role("agent", other):
+        other.execute(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO agent"
+        )
+        other.commit()
+        with SessionDB(url=url.replace("postgres@", "agent@"), migrate=False) as db:
+            db.create_session("old", "cli", started_at=1.0)
+            db.end_session("old", "user_exit")
+            with pytest.raises(
+                StoreUnavailableError, match=r"may not vacuum .*public\.messages_fts"
+            ):
+                db.vacuum()
+            report = db.maybe_auto_prune_and_vacuum()
+    assert report == {"skipped": False, "pruned": 1, "vacuumed": False}
+    assert "may not vacuum" in caplog.text
+
+
 # Appends as an agent does, that looks first whether a call was stored of which it is not known;
 # says each text once it is sure of it.
 APPENDS_THROUGH_CRASHES = """
