@@ -152,6 +152,10 @@ def copy(
     run.delete_extra()
     highest = _highest_id(source)
     write(lambda db: _reserve_ids(db, highest))
+    # A server's index is filled after its rows; a search that comes sooner reads what is left.
+    # Before the mark goes: killed here, a copy would be neither finished nor to be continued.
+    while write(lambda db: index.step(db, messages=_ROWS_INDEXED, characters=_CHARACTERS)):
+        pass
     there = read(_digests)
     for table in _TABLES:
         here = run.digests[table.name]
@@ -166,9 +170,6 @@ def copy(
             )
             raise ConflictError(msg)
     write(lambda db: db.execute(delete(STATE_META).where(STATE_META.c.key == COPY_OF)))
-    # A server's index is filled after its rows; a search that comes sooner reads what is left.
-    while write(lambda db: index.step(db, messages=_ROWS_INDEXED, characters=_CHARACTERS)):
-        pass
     whole = hashlib.sha256(b"".join(run.digests[table.name].said.digest() for table in _TABLES))
     return CopyReport(
         sessions=run.digests["sessions"].rows,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sessionstore import ConflictError, SessionDB, StoreSettings
+from sessionstore.upkeep import copying
 
 pytestmark = pytest.mark.postgres
 
@@ -131,6 +132,22 @@ def test_a_copy_that_was_broken_off_goes_on_and_follows_what_changed_since(file,
             assert report["resumed"]
             assert target.export_all() == source.export_all()
             assert target.get_messages("s0")[0]["id"] == first
+
+
+def test_a_copy_that_was_killed_while_it_filled_the_index_goes_on(file, server, monkeypatch):
+    def killed(*_: Any, **__: Any) -> int:
+        raise BrokenError
+
+    with SessionDB(**file) as source, SessionDB(**server) as target:
+        source.create_session("s", "cli")
+        source.append_messages("s", [{"role": "user", "content": "kiwi"}] * 3)
+        with monkeypatch.context() as patched:
+            patched.setattr(copying.index, "step", killed)
+            with pytest.raises(BrokenError):
+                target.copy_from(source)
+        assert target.copy_from(source)["resumed"]
+        assert target.export_all() == source.export_all()
+        assert target.search_index_left() == 0
 
 
 def test_an_unfinished_copy_is_continued_from_its_own_source_only(file, server, clock, tmp_path):
