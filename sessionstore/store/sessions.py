@@ -332,7 +332,8 @@ class SessionCalls(StoreBase):
         absent = sessions.new_session(session_id, sessions.UNKNOWN_SOURCE, started_at=now)
 
         def record(db: Any) -> None:
-            if not sessions.exists(db, session_id):
+            # Held, or another program could delete it before its figures are read.
+            if not sessions.held(db, session_id):
                 sessions.create(db, absent)
             usage.record(db, session_id, values, task=for_task, absolute=absolute, now=now)
 

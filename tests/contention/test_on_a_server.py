@@ -142,6 +142,20 @@ def test_a_session_deleted_while_others_refer_to_it(two, turn):
         )
 
 
+def test_tokens_of_a_session_that_is_deleted_at_that_moment_make_it_anew(url, other):
+    with SessionDB(url=url) as db:
+        db.create_session("s", "cli")
+        other.execute("DELETE FROM sessions WHERE id = 's'")
+        counting = threading.Thread(target=db.update_token_counts, args=("s", 5))
+        counting.start()
+        time.sleep(0.2)
+        other.commit()
+        counting.join(30)
+        session = db.get_session("s")
+        assert session is not None
+        assert (session["source"], session["input_tokens"]) == ("unknown", 5)
+
+
 def test_a_real_deadlock_is_broken_and_both_calls_succeed(url):
     """Two transactions lock two rows in opposite order; the server ends one, which runs again."""
     with SessionDB(url=url) as one, SessionDB(url=url) as two:
