@@ -137,6 +137,12 @@ def _prepared(given: Any) -> Prepared:
         raise TypeError(msg)
     lines = given.get("model_usage")
     prepared = [_prepared_message(row, session["id"]) for row in rows]
+    # Written by hand, or by a program that does not count; 0 would be a figure.
+    live = [row for row, made in zip(rows, prepared, strict=True) if made["active"]]
+    if given.get("message_count") is None:
+        session["message_count"] = len(live)
+    if given.get("tool_call_count") is None:
+        session["tool_call_count"] = sum(map(message_writing.calls_in, live))
     return Prepared(
         session,
         prepared,

@@ -504,3 +504,20 @@ def test_a_large_import_does_not_grow_in_memory(store: SessionDB):
 
     assert len(report["imported"]) == 2000
     assert most < 3_500_000  # of 6 MB that went by
+
+
+def test_messages_that_an_export_does_not_count_are_counted(store: SessionDB):
+    calls = [{"id": "c1"}, {"id": "c2"}]
+    rows = [
+        said(content="gone", active=False),
+        said(role="assistant", tool_calls=calls),
+        said(role="tool", tool_calls=calls),
+    ]
+    store.import_sessions([one("a", messages=rows), one("b", messages=rows, message_count=7)])
+    counted = [
+        (row["message_count"], row["tool_call_count"])
+        for row in (store.get_session("a"), store.get_session("b"))
+        if row
+    ]
+    assert counted == [(2, 2), (7, 2)]
+    assert store.import_sessions([one("a", messages=rows)])["unchanged"] == ["a"]
