@@ -282,15 +282,11 @@ def store(
     late: list[tuple[str, str]] = []
     for each in prepared():
         session_id, parent_id = each.session["id"], each.session["parent_session_id"]
-        held = exported(connection, session_id) if sessions.exists(connection, session_id) else None
-        if held is not None:
-            if extend:
-                became, added = _extended(connection, each, held)
-                report["messages"] += added
-            else:
-                became = "unchanged" if _is_same(connection, each, held) else "conflicts"
-            report[became].append(session_id)
-            continue
+        if (held := _stored(connection, session_id)) is not None:
+            became = _met(connection, each, held, report, extend=extend)
+            if became is not None:
+                report[became].append(session_id)
+                continue
         title = _free_title(connection, each.session["title"])
         if title != each.session["title"]:
             report["retitled"][session_id] = cast("str", title)
@@ -321,10 +317,54 @@ def _is_same(connection: Connection, given: Prepared, held: ExportedSession) -> 
     return bool(_comparable(connection, given) == _comparable(connection, here))
 
 
-def _extended(
+def _met(
+    connection: Connection,
+    given: Prepared,
+    held: ExportedSession,
+    report: ImportReport,
+    *,
+    extend: bool,
+) -> Literal["extended", "unchanged", "conflicts"] | None:
+    """Say what becomes of a session that is here; None: it was deleted since it was read."""
+    if not extend:
+        return "unchanged" if _is_same(connection, given, held) else "conflicts"
+    found = _beyond(connection, given, held)
+    if isinstance(found, _Gain):
+        # Looked at once more when nobody else can write to it.
+        if not sessions.held(connection, held["id"]):
+            return None
+        found = _beyond(connection, given, exported(connection, held["id"]) or held)
+    if isinstance(found, _Gain):
+        report["messages"] += _extend(connection, held["id"], found)
+        return "extended"
+    return found
+
+
+def _stored(connection: Connection, session_id: str) -> ExportedSession | None:
+    return exported(connection, session_id) if sessions.exists(connection, session_id) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Gain:
+    """What another copy of a session has beyond the one that is here.
+
+    Attributes:
+        values: The columns of the session that change.
+        states: The messages whose state changes, each with its new one.
+        messages: Those that are not here yet, in order.
+        usage: All lines by model; None: they stay.
+    """
+
+    values: dict[str, Any]
+    states: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    usage: list[dict[str, Any]] | None
+
+
+def _beyond(
     connection: Connection, given: Prepared, held: ExportedSession
-) -> tuple[Literal["extended", "unchanged", "conflicts"], int]:
-    """Add to a session what another copy of it has beyond: how it went, how many messages came.
+) -> _Gain | Literal["unchanged", "conflicts"]:
+    """Say what another copy of a session has beyond the one that is here.
 
     The messages here must be those the other copy begins with, whatever became of them since;
     the other way round there is nothing to add. Then the states of all messages are those of
@@ -334,33 +374,40 @@ def _extended(
     try:
         here = _prepared(held)
     except (ValueError, TypeError):
-        return "conflicts", 0  # what is here is damaged
+        return "conflicts"  # what is here is damaged
     ours, theirs = list(map(_said, here.messages)), list(map(_said, given.messages))
     shorter = min(len(ours), len(theirs))
     if here.session["source"] != given.session["source"] or ours[:shorter] != theirs[:shorter]:
-        return "conflicts", 0
-    session_id, values = given.session["id"], _gained(connection, here.session, given.session)
+        return "conflicts"
+    values = _gained(connection, here.session, given.session)
+    states: list[dict[str, Any]] = []
     if len(theirs) > len(ours):
         states = [
             {"of_row": row["id"], **{f"new_{name}": new[name] for name in _MESSAGE_STATES}}
             for row, new in zip(here.messages, given.messages, strict=False)
             if any(row[name] != new[name] for name in _MESSAGE_STATES)
         ]
-        if states:
-            connection.execute(_SET_STATE, states)
-        connection.execute(
-            _INSERT_MESSAGE,
-            [_without_id(row, session_id) for row in given.messages[len(ours) :]],
-        )
         values |= {name: given.session[name] for name in ("message_count", "tool_call_count")}
     if not values:
-        return "unchanged", 0
-    connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(values))
+        return "unchanged"
     lines = _higher(here.usage, given.usage)
-    if lines != here.usage:
+    return _Gain(
+        values, states, given.messages[len(ours) :], None if lines == here.usage else lines
+    )
+
+
+def _extend(connection: Connection, session_id: str, gain: _Gain) -> int:
+    """Add to a session what it gains; return how many messages came."""
+    if gain.states:
+        connection.execute(_SET_STATE, gain.states)
+    _insert_messages(connection, [_without_id(row, session_id) for row in gain.messages])
+    connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(gain.values))
+    if gain.usage is not None:
         connection.execute(delete(MODEL_USAGE).where(MODEL_USAGE.c.session_id == session_id))
-        connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in lines])
-    return "extended", max(len(theirs) - len(ours), 0)
+        connection.execute(
+            _INSERT_USAGE, [line | {"session_id": session_id} for line in gain.usage]
+        )
+    return len(gain.messages)
 
 
 _SET_STATE = (
@@ -425,14 +472,18 @@ def _insert_session(
     ]
     if rows and keep_ids:
         reserve_ids(connection, cast("int", rows[-1]["id"]))
+    _insert_messages(connection, rows)
+    if new.usage:
+        connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in new.usage])
+
+
+def _insert_messages(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     if rows and connection.dialect.name == "sqlite":
         connection.execute(_INSERT_MESSAGE, rows)
     elif rows:
         connection.execute(
             server_index.storing(tuple(rows[0])), [message_writing.with_keys(row) for row in rows]
         )
-    if new.usage:
-        connection.execute(_INSERT_USAGE, [line | {"session_id": session_id} for line in new.usage])
 
 
 _DRAWN = text("SELECT nextval(pg_get_serial_sequence('messages', 'id'))")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from test_importing import fill, one, said
 
 from sessionstore import ImportRejectedError, SessionDB
+from sessionstore.records import ImportReport
 
 pytestmark = pytest.mark.postgres
 
@@ -61,3 +65,49 @@ def test_what_is_refused_or_only_shown_leaves_nothing(server: SessionDB):
 
     assert server.session_count() == 0
     assert server.import_sessions([one("c", title="网" * 500, rewind_count=2**62)])["imported"]
+
+
+def test_what_an_import_adds_is_indexed_like_what_it_brings(server: SessionDB):
+    server.import_sessions([one("a", messages=[said(content="kiwi")])])
+    grown = one("a", messages=[said(content="kiwi"), said(content="kiwi plum")])
+
+    assert server.import_sessions([grown], on_conflict="extend")["extended"] == ["a"]
+
+    assert server.search_index_left() == 0
+    assert len(server.search_messages("kiwi")) == 2
+
+
+@pytest.mark.parametrize("change", ["an append", "a deletion"])
+def test_what_is_written_while_an_import_extends_the_session_is_seen(
+    server: SessionDB, postgres_url: str, change: str
+):
+    first = one("a", messages=[said(content="one")])
+    server.import_sessions([first])
+    grown = one("a", messages=[said(content="one"), said(content="two")])
+    reports: list[ImportReport] = []
+    with psycopg.connect(postgres_url.replace("+psycopg", "")) as other:
+        if change == "an append":
+            other.execute("UPDATE sessions SET message_count = 2 WHERE id = 'a'")
+            other.execute(
+                "INSERT INTO messages (session_id, role, content, timestamp, active, compacted) "
+                "SELECT session_id, role, 'mine', timestamp, 1, 0 FROM messages"
+            )
+        else:
+            other.execute("DELETE FROM messages")
+            other.execute("DELETE FROM sessions WHERE id = 'a'")
+        importing = threading.Thread(
+            target=lambda: reports.append(server.import_sessions([grown], on_conflict="extend"))
+        )
+        importing.start()
+        time.sleep(0.2)
+        other.commit()
+        importing.join(30)
+    (report,) = reports
+    texts = [each["content"] for each in server.get_messages("a")]
+    if change == "an append":
+        assert (report["conflicts"], texts) == (["a"], ["one", "mine"])
+    else:
+        assert (report["imported"], texts) == (["a"], ["one", "two"])
+    session = server.get_session("a")
+    assert session is not None
+    assert session["message_count"] == 2
