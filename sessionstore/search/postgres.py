@@ -10,7 +10,8 @@ from __future__ import annotations
 import heapq
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -248,18 +249,21 @@ def _scored(
     # What waits is better than all that is still to come only once that is known.
     waiting: list[tuple[float, int, Found]] = []
     size = FIRST_BLOCK
-    block = list(islice(promising, size))
-    while block:
-        bounds = dict(block)
-        for found, body in verified(connection, strict, scope, iter(bounds)):
-            if counted := ranking.count(alternatives, body):
-                worth = min(score(counted), bounds[found[0]])
-                heapq.heappush(waiting, (-worth, -found[0], found))
-        size = min(2 * size, BLOCK)
+    # Whatever fails meanwhile, its cursor on the server is closed now. Left to the collector
+    # it would be closed in some later transaction, which does not know it and is aborted.
+    with closing(promising):
         block = list(islice(promising, size))
-        to_come = (-block[0][1], -block[0][0]) if block else (math.inf, 0)
-        while waiting and waiting[0][:2] <= to_come:
-            yield heapq.heappop(waiting)[2]
+        while block:
+            bounds = dict(block)
+            for found, body in verified(connection, strict, scope, iter(bounds)):
+                if counted := ranking.count(alternatives, body):
+                    worth = min(score(counted), bounds[found[0]])
+                    heapq.heappush(waiting, (-worth, -found[0], found))
+            size = min(2 * size, BLOCK)
+            block = list(islice(promising, size))
+            to_come = (-block[0][1], -block[0][0]) if block else (math.inf, 0)
+            while waiting and waiting[0][:2] <= to_come:
+                yield heapq.heappop(waiting)[2]
 
 
 def _by_bound(
@@ -268,7 +272,7 @@ def _by_bound(
     weights: Sequence[Sequence[float]],
     average: float,
     scope: Scope,
-) -> Iterator[tuple[int, float]]:
+) -> Generator[tuple[int, float]]:
     """Yield candidates with a score that they have at most, the highest first, then the newest.
 
     It is the score itself where no word comes oftener than the index tells times apart.
@@ -334,7 +338,7 @@ def _by_reading_all(
     score: Callable[[Count], float],
     scope: Scope,
     tree: Node,
-) -> Iterator[tuple[int, float]]:
+) -> Generator[tuple[int, float]]:
     """Yield candidates with their score, the highest first; those that were not read follow."""
     sql = _Sql()
     sides = []

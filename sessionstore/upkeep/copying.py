@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -241,13 +242,15 @@ class _Run:
     def copy(self, part: _Part) -> None:
         """Copy one table."""
         before: Key | None = None
-        for rows in self._batches(part):
-            after = tuple(rows[-1][name] for name in part.key)
-            self._put(part, rows, before, after)
-            before = after
-            self._done += len(rows)
-            if self._progress is not None:
-                self._progress(self._done, self._total)
+        # Closed here even if a batch fails, and not by the collector in another transaction.
+        with closing(self._batches(part)) as batches:
+            for rows in batches:
+                after = tuple(rows[-1][name] for name in part.key)
+                self._put(part, rows, before, after)
+                before = after
+                self._done += len(rows)
+                if self._progress is not None:
+                    self._progress(self._done, self._total)
         if not self._fresh:
             self._put(part, [], before, None)
 
@@ -262,28 +265,28 @@ class _Run:
         """Say how many rows of each table could not go."""
         return {name: count - self.digests[name].rows for name, count in self._counts.items()}
 
-    def _batches(self, part: _Part) -> Iterator[list[Row]]:
+    def _batches(self, part: _Part) -> Generator[list[Row]]:
         key = [part.table.c[name] for name in part.key]
         chosen = select(part.table).where(*(column.is_not(None) for column in key)).order_by(*key)
         if part.where is not None:
             chosen = chosen.where(part.where)
-        found = self._source.execute(
-            chosen, execution_options={"stream_results": True, "max_row_buffer": _AHEAD}
-        )
         rows: list[Row] = []
         size = 0
-        for each in found.mappings():
-            row, was_mended = self._write_form(part.table, each)
-            if part.bare:
-                row |= dict.fromkeys(_LATER)
-            else:
-                self.mended += was_mended
-                self.digests[part.table.name].add(row)
-            rows.append(row)
-            size += sum(len(value) for value in row.values() if isinstance(value, str))
-            if len(rows) >= _ROWS or size > _CHARACTERS:
-                yield rows
-                rows, size = [], 0
+        with self._source.execute(
+            chosen, execution_options={"stream_results": True, "max_row_buffer": _AHEAD}
+        ) as found:
+            for each in found.mappings():
+                row, was_mended = self._write_form(part.table, each)
+                if part.bare:
+                    row |= dict.fromkeys(_LATER)
+                else:
+                    self.mended += was_mended
+                    self.digests[part.table.name].add(row)
+                rows.append(row)
+                size += sum(len(value) for value in row.values() if isinstance(value, str))
+                if len(rows) >= _ROWS or size > _CHARACTERS:
+                    yield rows
+                    rows, size = [], 0
         if rows:
             yield rows
 
@@ -375,11 +378,11 @@ def _digests(target: Connection) -> dict[str, _Digest]:
         if table is STATE_META:
             chosen = chosen.where(~_OWN_META)
         digest = found[table.name] = _Digest()
-        rows = target.execute(
+        with target.execute(
             chosen, execution_options={"stream_results": True, "max_row_buffer": _AHEAD}
-        )
-        for row in rows.mappings():
-            digest.add(row)
+        ) as rows:
+            for row in rows.mappings():
+                digest.add(row)
     return found
 
 

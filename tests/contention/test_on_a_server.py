@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -199,6 +201,29 @@ def test_a_row_held_too_long_is_reported_and_nothing_written(url, other):
         other.rollback()
         assert db.append_message("s", "user", "x")
         assert db.message_count() == 2
+
+
+def test_a_search_that_failed_leaves_nothing_to_the_next_call(url, other):
+    """Its cursor, closed by the collector, would abort a transaction that does not know it."""
+    with SessionDB(url=url, settings=replace(QUICK, connections=1)) as db:
+        db.create_session("s", "cli")
+        db.append_messages("s", [{"role": "user", "content": "kiwi"}] * 40)
+        other.execute("LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE")
+        failed: list[StoreBusyError] = []
+        try:
+            db.search_messages("kiwi")
+        except StoreBusyError as error:
+            failed.append(error)
+        other.rollback()
+        assert failed
+
+        def collected_meanwhile(connection: Any) -> Any:
+            connection.exec_driver_sql("SELECT 1")
+            failed.clear()
+            gc.collect()
+            return connection.exec_driver_sql("SELECT 2").scalar()
+
+        assert db._read(collected_meanwhile) == 2
 
 
 def test_deliveries_are_claimed_past_those_that_another_is_claiming(url, other):
