@@ -214,8 +214,26 @@ class StoreBase:
             msg = f"{self._location} was opened read-only; open it without read_only to write"
             raise StoreUnavailableError(msg)
 
+        # A server's driver is spoken to directly, and its errors have to be known as such.
+        told = self._telling(unit) if self._on_server else unit
         with reporting_errors(self._location):
-            return retrying(self._settings)(self._alone)(self._database.outside_transaction, unit)
+            return retrying(self._settings)(self._alone)(self._database.outside_transaction, told)
+
+    def _telling(self, unit: Callable[[Any], T]) -> Callable[[Any], T]:
+        """Let a unit raise the driver's errors as SQLAlchemy does."""
+        dialect = self._database.engine.dialect
+        driver: Any = dialect.loaded_dbapi
+
+        def telling(raw: Any) -> T:
+            try:
+                return unit(raw)
+            except driver.Error as error:
+                lost = dialect.is_disconnect(error, None, None)
+                raise DBAPIError.instance(
+                    None, None, error, driver.Error, connection_invalidated=lost, dialect=dialect
+                ) from error
+
+        return telling
 
     def _alone(self, call: Callable[[*Ts], T], /, *args: *Ts) -> T:
         """Call a function when no other thread writes, nor any other process that queues."""

@@ -318,6 +318,29 @@ def test_a_connection_that_its_own_call_loses_each_time_is_given_up(url, other):
         assert db.message_count("s") == 0
 
 
+def test_a_connection_lost_while_it_vacuums_is_made_anew_or_told(url, other):
+    with SessionDB(url=url) as db:
+        db.create_session("s", "cli")
+        lose(other)
+        db.vacuum()
+        # Held, so that it waits and can be struck.
+        other.execute("LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE")
+        said: list[Any] = []
+        waiting = threading.Thread(target=lambda: said.extend(at_once(db.vacuum)))
+        waiting.start()
+        waits = (
+            "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ '^VACUUM'"
+        )
+        with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as third:
+            while waiting.is_alive():
+                third.execute(f"SELECT pg_terminate_backend(pid) FROM ({waits}) AS found")
+                time.sleep(0.02)
+        waiting.join(30)
+        assert isinstance(said[0], StoreUnavailableError)
+        other.rollback()
+        db.vacuum()
+
+
 def test_a_connection_lost_at_the_commit_is_told_and_the_call_not_made_again(url, other):
     with SessionDB(url=url) as db:
         db.create_session("s", "cli")
