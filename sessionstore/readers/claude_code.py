@@ -93,8 +93,10 @@ class _Thread:
     places: dict[str, list[int]] = field(default_factory=dict)
     # Each compaction: its uuid, how many rows were before it, what it preserved.
     boundaries: list[tuple[str, int, Mapping[str, Any]]] = field(default_factory=list)
-    # What an answer used, by the ids of it: each line of it says the sum so far.
-    used: dict[tuple[str, str], tuple[str | None, dict[str, int]]] = field(default_factory=dict)
+    # What an answer used and when, by the ids of it: each line of it says the sum so far.
+    used: dict[tuple[str, str], tuple[str | None, dict[str, int], float | None]] = field(
+        default_factory=dict
+    )
 
 
 class _Transcript:
@@ -204,10 +206,11 @@ class _Transcript:
         if isinstance(usage, dict):
             figures = {name: figure(usage.get(theirs)) for name, theirs in _USAGE.items()}
             key = str(message.get("id") or record.get("uuid")), str(record.get("requestId"))
-            _, so_far = thread.used.get(key, (None, {}))
+            _, so_far, began = thread.used.get(key, (None, {}, thread.draft.now))
             thread.used[key] = (
                 model,
                 {name: max(value, so_far.get(name, 0)) for name, value in figures.items()},
+                began,
             )
 
     def _user(self, content: Any, draft: Draft, uuid: str | None) -> None:
@@ -284,8 +287,8 @@ def _settle(thread: _Thread) -> None:
             kept = {at for each in _preserved(thread, told) for at in thread.places.get(each, ())}
             thread.draft.compact(before=before, keep=kept)
     thread.draft.undo([at for uuid in undone for at in thread.places.get(uuid, ())])
-    for model, figures in thread.used.values():
-        thread.draft.use(model, {**figures, "api_call_count": 1})
+    for model, figures, moment in thread.used.values():
+        thread.draft.use(model, {**figures, "api_call_count": 1}, moment=moment)
 
 
 def _preserved(thread: _Thread, told: Mapping[str, Any]) -> Iterator[str]:

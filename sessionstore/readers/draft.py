@@ -77,15 +77,17 @@ class Draft:
         for place in places:
             self.rows[place]["active"] = self.rows[place]["compacted"] = False
 
-    def use(self, model: str | None, figures: Mapping[str, int]) -> None:
-        """Add what was used of a model."""
+    def use(
+        self, model: str | None, figures: Mapping[str, int], *, moment: float | None = None
+    ) -> None:
+        """Add what was used of a model, at the time that was told last or at another."""
+        moment = self.now if moment is None else moment
         line = self._usage.setdefault(
-            plain(model) or "",
-            {**dict.fromkeys(TOKENS, 0), "first_seen": self.now, "last_seen": self.now},
+            plain(model) or "", {**dict.fromkeys(TOKENS, 0), "first_seen": moment}
         )
         for name in TOKENS:
             line[name] += figures.get(name, 0)
-        line["last_seen"] = self.now
+        line["last_seen"] = moment
 
     def exported(self) -> dict[str, Any]:
         """Give the session as `import_sessions` takes it; without a time it began at 0."""

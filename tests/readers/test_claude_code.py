@@ -135,7 +135,9 @@ def test_what_an_answer_used_counts_once_however_many_records_it_has(
     assert (session["input_tokens"], session["output_tokens"]) == (20, 14)
     assert (session["cache_read_tokens"], session["cache_write_tokens"]) == (200, 40)
     assert session["api_call_count"] == 2
-    assert told(session["model_usage"], "model", "output_tokens") == [("claude-x", 14)]
+    assert told(session["model_usage"], "model", "output_tokens", "first_seen", "last_seen") == [
+        ("claude-x", 14, THEN + 2, THEN + 5)
+    ]
 
 
 def test_a_transcript_that_grew_adds_what_is_new(
