@@ -11,6 +11,8 @@ from sessionstore.errors import shown
 
 # SQLite's INTEGER and PostgreSQL's bigint: 64 bits with a sign.
 LARGEST = 2**63 - 1
+# As many rows as there will never be; a few times as many still fit into 64 bits.
+_EVERY_ROW = 2**60
 
 
 def required_text(name: str, value: object) -> str:
@@ -103,6 +105,16 @@ def count(name: str, value: Any, *, least: int = 0) -> int:
     return value
 
 
+def rows(name: str, value: Any, *, least: int = 0) -> int:
+    """Return how many rows are meant, such that sums of a few of them need no more than 64 bits.
+
+    Raises:
+        ValueError: It is below `least` or needs more than 64 bits.
+        TypeError: It is no whole number.
+    """
+    return min(count(name, value, least=least), _EVERY_ROW)
+
+
 def row_id(name: str, value: Any) -> int:
     """Return the id of a message, be it there or not.
 
@@ -134,4 +146,4 @@ def one_page(limit: Any, offset: Any) -> tuple[int | None, int]:
         ValueError: One of them is negative.
         TypeError: One of them is no whole number.
     """
-    return None if limit is None else count("limit", limit), count("offset", offset)
+    return None if limit is None else rows("limit", limit), rows("offset", offset)

@@ -352,7 +352,7 @@ class MessageCalls(StoreBase):
         Raises:
             MessageNotFoundError: The session has no such message, or it was undone.
         """
-        middle, wanted = checks.row_id("message_id", message_id), checks.count("window", window)
+        middle, wanted = checks.row_id("message_id", message_id), checks.rows("window", window)
         return self._read(lambda db: message_reading.around(db, session_id, middle, wanted))
 
     def get_message_by_platform_id(self, platform_message_id: str) -> MessageRecord | None:

@@ -72,3 +72,22 @@ def test_figures_that_other_hands_spoilt_do_not_spoil_the_sum(store, sql):
     (line,) = store.usage_by_model()
 
     assert line["input_tokens"] == -2
+
+
+def test_pages_as_large_as_a_number_can_be_are_all_there_is(store):
+    for name in ("a", "b"):
+        store.create_session(name, "cli")
+    first = store.append_message("a", "user", "kiwi")
+    for every in (LARGEST, 2**62):
+        for sort in ("rank", "newest", "oldest"):
+            assert len(store.search_messages("kiwi", limit=every, sort=sort)) == 1
+            assert store.search_messages("kiwi", limit=every, offset=every, sort=sort) == []
+        assert len(store.search_messages("kiwi", limit=every, per_session=every)) == 1
+        for active in (False, True):
+            way = {"limit": every, "order_by_last_active": active}
+            assert len(store.list_sessions_rich(**way)) == 2
+            assert len(store.list_sessions_rich(**way, offset=1)) == 1
+            assert store.list_sessions_rich(**way, offset=every) == []
+        assert len(store.get_messages_around("a", first, every)) == 1
+        assert len(store.get_messages("a", limit=every)) == 1
+        assert store.search_sessions(limit=every, offset=every) == []
