@@ -355,10 +355,13 @@ class Tools:
         text = self._written(record)
         calls: list[dict[str, Any]] = []
         listed = calls_of(record["tool_calls"])
+        is_cut = len(listed) > _MOST_CALLS
         for call in listed[:_MOST_CALLS]:
             name, arguments = name_and_arguments(redact_value(call) if self._redacting else call)
             given = arguments if isinstance(arguments, str) else json_text(arguments, compact=True)
-            calls.append({"name": _cut(name, _SHORT), "arguments": _cut(one_line(given), _CALL)})
+            line = one_line(given)
+            is_cut |= len(line) > _CALL
+            calls.append({"name": _cut(name, _SHORT), "arguments": _cut(line, _CALL)})
         if len(listed) > _MOST_CALLS:
             calls.append({"more": len(listed) - _MOST_CALLS})
         room = _CALL if record["role"] == "tool" else _TEXT
@@ -370,15 +373,18 @@ class Tools:
             tool=self._line(record["tool_name"]),
             text=shown or None,
             calls=calls or None,
-            cut=None if shown == text else f"call with message {record['id']} to read all of it",
+            cut=f"call with message {record['id']} to read all of it"
+            if is_cut or shown != text
+            else None,
             compacted=record["compacted"] or None,
         )
 
     def _whole(self, record: MessageRecord, start: int) -> dict[str, Any]:
         text = self._written(record)
-        if not record["content"] and record["tool_calls"] is not None:
+        if record["tool_calls"] is not None:
             calls = redact_value(record["tool_calls"]) if self._redacting else record["tool_calls"]
-            text = json_text(calls, compact=True)
+            told = json_text(calls, compact=True)
+            text = f"{text}\n{told}" if text else told
         end = start + ANSWER
         return _told(
             message=record["id"],

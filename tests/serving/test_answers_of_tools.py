@@ -203,6 +203,17 @@ def test_a_long_message_is_read_to_its_end(call: Call, db: SessionDB):
     assert read == whole
 
 
+def test_what_a_message_calls_is_read_in_full_beside_what_it_says(call: Call, db: SessionDB):
+    given = {"id": "c1", "function": {"name": "f", "arguments": json.dumps({"q": "网" * 400})}}
+    message_id = db.append_message("long", "assistant", "I look.", tool_calls=[given])
+
+    (shown,) = call("get_session", session="long", limit=1)["messages"]
+    assert shown["text"] == "I look."
+    assert shown["cut"] == f"call with message {message_id} to read all of it"
+    said, told = call("get_session", session="long", message=message_id)["text"].split("\n")
+    assert (said, json.loads(told)) == ("I look.", [given])
+
+
 def test_secrets_are_taken_out_wherever_they_stand(db: SessionDB):
     db.create_session("k", "cli", title=f"Key {KEY}")
     arguments = json.dumps({"command": f"export OPENAI_API_KEY={KEY} " + "word " * 40 + "okapi"})
