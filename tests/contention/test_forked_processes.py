@@ -101,8 +101,10 @@ with SessionDB(path) as db:
     holding.start()
     held.wait()
     ours, theirs = fork.Pipe()
-    child = fork.Process(target=theirs.recv)
+    # A daemon, so that it does not outlive a check that fails here.
+    child = fork.Process(target=lambda: (theirs.send("there"), theirs.recv()), daemon=True)
     child.start()
+    assert ours.recv() == "there"
     forked.set()
     holding.join()
     # The child, which lives on, does not hold the line for the parent.
