@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from sessionstore import server
@@ -65,7 +65,24 @@ def reporting_errors(location: Location, *, writes: bool = True) -> Iterator[Non
         if is_contention(error):
             waited_s = time.monotonic() - began_at
             raise busy(error, attempts=1, waited_s=waited_s, writes=writes) from error
+        if _is_of_the_driver(error):
+            msg = "something that was given cannot be asked for: no id, title or name here holds it"
+            raise ValueError(f"{msg} ({_said(error)})") from error
         raise _translated(error, location) from error
+
+
+def _is_of_the_driver(error: Exception) -> bool:
+    """Say whether a value, such as a text with NUL, was never sent to a server.
+
+    What is stored is checked and encoded before; this is something that was looked for.
+    """
+    if not isinstance(error, DataError):
+        return False
+    return sqlite_code(error) is None and getattr(error.orig, "sqlstate", None) is None
+
+
+def _said(error: object) -> str:
+    return str(getattr(error, "orig", error)).strip().partition("\n")[0]
 
 
 def sqlite_code(error: BaseException) -> int | None:
@@ -95,7 +112,7 @@ def _translated(error: Exception, location: Location) -> SessionStoreError:
         reason = _SQLITE_UNAVAILABLE.get(code) or _SQLITE_UNAVAILABLE.get(primary)
         said = f"{reason} ({told})" if reason else told
         return StoreUnavailableError(f"{location}: {said}")
-    said = str(original).strip().partition("\n")[0]
+    said = _said(error)
     if (getattr(original, "sqlstate", None) or "").startswith("23"):
         return ConflictError(f"{location}: {said}; nothing was written")
     reason = server.reason(original) if original else None

@@ -65,6 +65,8 @@ _COPY = insert(MESSAGES).from_select(
     [column.name for column in _BUT_ID],
     select(*_BUT_ID).where(MESSAGES.c.id == bindparam("message_id")),
 )
+# What refers to the message goes along, its keys for search among it.
+_TO_THE_END_ON_SERVER = text("UPDATE messages SET id = DEFAULT WHERE id = :message_id")
 
 
 def new_message(
@@ -306,9 +308,12 @@ def archive_and_compact(
     compacted = connection.execute(update(MESSAGES).where(live).values(active=0, compacted=1))
     _insert(connection, session_id, rows)
     for message_id in late:
-        # Copied within the database, so that what is damaged in it stays as it is.
-        connection.execute(_COPY, {"message_id": message_id})
-        connection.execute(delete(MESSAGES).where(MESSAGES.c.id == message_id))
+        # Within the database, so that what is damaged in it stays as it is.
+        if connection.dialect.name == "postgresql":
+            connection.execute(_TO_THE_END_ON_SERVER, {"message_id": message_id})
+        else:
+            connection.execute(_COPY, {"message_id": message_id})
+            connection.execute(delete(MESSAGES).where(MESSAGES.c.id == message_id))
     _recount(connection, session_id)
     return compacted.rowcount
 

@@ -518,11 +518,16 @@ class KeepingCalls(StoreBase):
         anew; its log, archives of it and backups keep what they hold.
 
         Raises:
-            StoreBusyError: A reader kept the log from being cut; call again later.
+            StoreBusyError: A reader kept the log from being cut, or a table on a server from
+                being written anew; call again later.
         """
         self._write(prompts.collect_all)
         self.rebuild_search_index()
         if self.location.path is None:
+            # A VACUUM would wait for ever for who holds a table, and all others behind it; no
+            # transaction may hold one, and so none can say for how long.
+            names = ", ".join(self._read(sizes.tables))
+            self._write(lambda db: db.exec_driver_sql(f"LOCK TABLE {names}"))
             self._maintain("VACUUM (FULL, ANALYZE)")
             return
 

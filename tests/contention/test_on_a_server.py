@@ -341,6 +341,46 @@ def test_a_connection_lost_while_it_vacuums_is_made_anew_or_told(url, other):
         db.vacuum()
 
 
+def test_a_purge_behind_a_transaction_that_stays_open_is_told_and_holds_nobody_up(url, other):
+    with SessionDB(url=url, settings=QUICK) as db:
+        db.create_session("s", "cli")
+        other.execute("SELECT count(*) FROM sessions")
+        with pytest.raises(StoreBusyError):
+            db.purge_deleted()
+        assert db.append_message("s", "user", "x")
+        other.rollback()
+        db.purge_deleted()
+        assert db.message_count() == 1
+
+
+def test_what_arrives_after_a_summary_keeps_its_place_in_the_index(url):
+    with SessionDB(url=url) as db:
+        db.create_session("s", "cli")
+        summed_up = db.append_message("s", "user", "kiwi")
+        db.append_messages("s", [{"role": "user", "content": f"late {n} kiwi"} for n in range(3)])
+        db.archive_and_compact("s", [{"role": "user", "content": "sum"}], through_id=summed_up)
+        live = [each["content"] for each in db.get_messages("s")]
+        assert live == ["sum", "late 0 kiwi", "late 1 kiwi", "late 2 kiwi"]
+        assert db.search_index_left() == 0
+        assert db.check_search_index() == []
+        assert len(db.search_messages("late")) == 3
+        assert db.append_message("s", "user", "next") > db.get_messages("s")[3]["id"]
+
+
+def test_a_nul_in_what_is_looked_for_is_a_mistake_of_who_asks(url):
+    with SessionDB(url=url) as db:
+        for call in (
+            lambda: db.get_session("a\0"),
+            lambda: db.list_sessions_rich(source="\0"),
+            lambda: db.append_message("a\0", "user", "x"),
+        ):
+            with pytest.raises(ValueError, match="NUL"):
+                call()
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "a\0b")
+        assert [each["content"] for each in db.get_messages("s")] == ["a\0b"]
+
+
 def test_a_connection_lost_at_the_commit_is_told_and_the_call_not_made_again(url, other):
     with SessionDB(url=url) as db:
         db.create_session("s", "cli")
