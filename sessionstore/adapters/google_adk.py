@@ -69,6 +69,7 @@ class SessionStoreSessionService(BaseSessionService):
 
         Raises:
             AlreadyExistsError: There is one with this id.
+            ValueError: The state holds a number that is none, or infinite.
         """
         chosen = (session_id or "").strip() or str(uuid.uuid4())
         place = _Place(app_name, user_id, chosen)
@@ -226,6 +227,8 @@ class _Deltas:
         self.session: dict[str, Any] = {}
         # What JSON has no word for is kept as its description, as the kit's own services do.
         told = to_jsonable_python(dict(delta), serialize_unknown=True)
+        # A number that JSON does not know is refused before anything is stored.
+        json.dumps(told, allow_nan=False)
         for name, value in told.items():
             if name.startswith(State.APP_PREFIX):
                 self.app[name.removeprefix(State.APP_PREFIX)] = value

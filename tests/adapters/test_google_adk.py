@@ -69,6 +69,14 @@ def test_a_session_is_made_with_its_states(service):
     assert get(service, "nope") is None
 
 
+@pytest.mark.parametrize("name", ["a", "app:a", "user:a"])
+def test_a_state_that_json_cannot_hold_leaves_nothing_behind(service, name: str):
+    with pytest.raises(ValueError, match="float"):
+        run(service.create_session(**KEY, state={name: [float("nan")]}, session_id="s"))
+    assert get(service) is None
+    assert run(service.create_session(**KEY, session_id="s")).state == {}
+
+
 def test_of_many_that_make_one_session_one_does(service):
     async def race():
         made = (service.create_session(**KEY, state={"app:n": 1}, session_id="s") for _ in range(6))
