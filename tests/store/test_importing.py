@@ -492,8 +492,8 @@ def test_what_came_in_can_be_deleted_and_pruned(
 
 def test_a_large_import_does_not_grow_in_memory(store: SessionDB):
     def many() -> Iterator[dict[str, Any]]:
-        for n in range(2000):
-            yield one(f"s{n:05d}", messages=[said(reasoning="x" * 3_000, timestamp=float(n))])
+        for n in range(500):
+            yield one(f"s{n:05d}", messages=[said(reasoning="x" * 12_000, timestamp=float(n))])
 
     tracemalloc.start()
     try:
@@ -502,7 +502,7 @@ def test_a_large_import_does_not_grow_in_memory(store: SessionDB):
     finally:
         tracemalloc.stop()
 
-    assert len(report["imported"]) == 2000
+    assert len(report["imported"]) == 500
     assert most < 3_500_000  # of 6 MB that went by
 
 
