@@ -104,9 +104,10 @@ def current(*, as_json: bool) -> None:
 @_as_json
 @store_options
 def check(*, as_json: bool) -> None:
-    """Look for damage: the file, its references, its schema, its search index.
+    """Look for damage: the file, its references, its schema, and whether search has its index.
 
-    Changes nothing. The exit status is 1 if anything is wrong.
+    Changes nothing. The exit status is 1 if anything is wrong. It does not compare the index
+    with the messages; doctor does.
     """
     location = existing_location()
     with _to_look_at(location) as store:

@@ -23,6 +23,7 @@ from sessionstore.location import Location
 from sessionstore.options import filter_options
 from sessionstore.records import ExportedSession, SessionFilter
 from sessionstore.store import SessionDB
+from sessionstore.wording import plural
 
 Sessions = Iterator[ExportedSession]
 
@@ -200,7 +201,7 @@ def _write_files(
         _refuse_existing(target, force=force)
         _write_to_file(_text(iter([session]), shape), target)
         count += 1
-    talk(f"{count:,} {shape.form} files are in {folder}")
+    talk(f"{plural(count, f'{shape.form} file')} {'is' if count == 1 else 'are'} in {folder}")
 
 
 def _redacted(text: str) -> str:
@@ -253,6 +254,8 @@ def _write_to_file(text: Iterator[str], target: Path) -> None:
 
 def _replace(target: Path, write: Callable[[BinaryIO], None]) -> None:
     """Write beside the target and take its place at the end: a failure keeps the old one."""
+    if not target.parent.is_dir():
+        raise Failure(f"{target.parent} is no folder; make it, or name another file")
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:

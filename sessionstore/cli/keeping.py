@@ -133,28 +133,47 @@ def archive(
     """Put sessions away, out of lists.
 
     Search still finds them, and they are never pruned. Name them, or say by the filters which;
-    each goes with its whole chain. With filters it shows what would go and asks first.
+    each goes with its whole chain. With filters it shows what would go and asks first, and
+    leaves a chain whose latest part is open, or was active later than they say.
     """
     if bool(sessions) == asks_something(wanted):
         raise click.UsageError("name sessions, or say by filters which; one of the two")
     with opened(to_write=not dry_run) as db:
-        if sessions:
-            ids = resolve_sessions(db, sessions)
-        else:
-            ids = [each for each in db.session_ids(wanted) if not _of(db, each)["archived"]]
+        found = resolve_sessions(db, sessions) if sessions else db.session_ids(wanted)
+        chains = _chains(db, found)
+        if not sessions:
+            # Also asked of the other parts: a conversation that goes on is in use.
+            at_rest = SessionFilter(before=wanted.before, include_open=wanted.include_open)
+            resting = set(db.session_ids(at_rest))
+            left = [chain for chain in chains if not resting.issuperset(chain)]
+            chains = [chain for chain in chains if resting.issuperset(chain)]
+            if left:
+                talk(f"{plural(len(left), 'conversation')} left that went on since")
+        ids = [each for chain in chains for each in chain if not _of(db, each)["archived"]]
         if not as_json and (dry_run or not sessions):
             _show([_line(db, each) for each in ids])
         if not dry_run and ids:
             if not sessions:
                 confirm(f"Put {plural(len(ids), 'session')} away?", yes=yes)
-            with Progress("sessions", len(ids)) as bar:
-                for session_id in ids:
-                    db.set_session_archived(session_id, True)
+            with Progress("conversations", len(chains)) as bar:
+                for chain in chains:
+                    db.set_session_archived(chain[0], True)
                     bar.step()
     if as_json:
         write_json({"archived": ids, "dry_run": dry_run})
     else:
         click.echo(f"{plural(len(ids), 'session')} {_done('put away', dry_run=dry_run)}")
+
+
+def _chains(db: SessionDB, session_ids: Sequence[str]) -> list[list[str]]:
+    """Give the whole chains of sessions, each once."""
+    chains: list[list[str]] = []
+    known: set[str] = set()
+    for each in session_ids:
+        if each not in known:
+            chains.append(db.get_chain(each, all_ends=True))
+            known.update(chains[-1])
+    return chains
 
 
 @click.command()

@@ -57,6 +57,7 @@ def list_sessions(
             pinned_first=True,
             **fields_of(wanted),
         )
+        stored = bool(found) or db.session_count() > 0
     shown = found[:limit]
     if as_json:
         write_json(shown)
@@ -67,8 +68,11 @@ def list_sessions(
         render.sessions(shown)
     if len(found) > limit:
         talk("There are more; --limit shows them.")
+    elif not stored:
+        talk("No conversation is stored here.")
     elif not found:
-        talk("None is like that." if asks_something(wanted) else "No conversation is stored here.")
+        hint = "--all lists what was put away, --include-children what agents started."
+        talk("None is like that." if asks_something(wanted) else f"None is to be listed. {hint}")
 
 
 @click.command()

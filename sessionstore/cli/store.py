@@ -97,7 +97,7 @@ def resolve_session(db: SessionDB, name: str) -> str:
         AmbiguousSessionError: Several ids begin so.
         SessionNotFoundError: None does.
     """
-    message = f"no session has the id or title {safe(name)!r}; `sessionstore list` shows them"
+    message = f"no session has the id or title {safe(name)!r}; a list shows what there is"
     if not name or not _is_text(name):
         raise SessionNotFoundError(name, message)
     if db.get_session(name) is not None:

@@ -130,6 +130,7 @@ def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> N
     from sessionstore import upkeep
 
     location = chosen_location()
+    upkeep.check_backup(file, location)
     confirm(f"Put {file} in the place of {location}?", yes=yes)
     with Progress("pages") as bar:
         report = upkeep.restore(

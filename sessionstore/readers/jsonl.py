@@ -102,5 +102,5 @@ def _said(error: ValueError | RecursionError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start + 1} is no UTF-8"
     if isinstance(error, json.JSONDecodeError):
-        return f"this is no JSON ({error.msg} at {error.pos + 1})"
+        return f"this is no JSON ({error.msg.removesuffix(' at')} at {error.pos + 1})"
     return str(error) if isinstance(error, _TwiceError) else f"this is no JSON ({error})"

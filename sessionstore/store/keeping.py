@@ -179,7 +179,8 @@ class KeepingCalls(StoreBase):
         not ascend.
 
         Args:
-            exported: Sessions with their messages; what is absent has its default.
+            exported: Sessions with their messages; what is absent has its default, but for
+                `id`, `source` and `started_at`, which each must have.
             on_conflict: What to do with a session that is here already: `skip` leaves it.
                 `extend` lets it gain the messages that the other copy has beyond those here,
                 if it begins with them, their states, what was used and what it lacks.

@@ -38,12 +38,19 @@ class WholeCalls(StoreBase):
         found = self._read(lambda db: listing.matching(db, chosen, now=now))
         return [match.id for match in found if damaged or not match.damaged]
 
-    def get_chain(self, session_id: str) -> list[str]:
+    def get_chain(self, session_id: str, *, all_ends: bool = False) -> list[str]:
         """List the sessions that are one conversation with this one, first to last.
 
         A session that neither continues another nor is continued is a chain by itself, and so
         is an unknown one.
+
+        Args:
+            session_id: Any session of the chain.
+            all_ends: Where two programs continued one session, list what leads to either end,
+                as `set_session_archived` and `set_session_pinned` take them, in no order.
         """
+        if all_ends:
+            return self._read(lambda db: chains.whole_chain(db, session_id)) or [session_id]
         return self._read(lambda db: chains.chain_through(db, session_id))
 
     def usage_totals(self) -> UsageSums:

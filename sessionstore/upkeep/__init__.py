@@ -10,13 +10,14 @@ from sessionstore.upkeep.examine import examine, index_findings, schema_objects
 from sessionstore.upkeep.findings import Finding
 from sessionstore.upkeep.recover import RecoveryReport, recover
 from sessionstore.upkeep.repair import repair
-from sessionstore.upkeep.restore import RestoreReport, restore
+from sessionstore.upkeep.restore import RestoreReport, check_backup, restore
 
 __all__ = [
     "Finding",
     "RecoveryReport",
     "RestoreReport",
     "back_up",
+    "check_backup",
     "copy",
     "examine",
     "index_findings",

@@ -79,7 +79,7 @@ def _refuse(store: Path, place: Path, *, overwrite: bool) -> None:
     elif not place.parent.is_dir():
         msg = f"{place.parent} is no folder; make it, or name another file"
     elif place.exists() and not (overwrite and place.is_file()):
-        msg = f"{place} is there already; name another file, or say that it may be replaced"
+        msg = f"{place} is there already; name another, or let it be replaced (--force)"
     else:
         return
     raise StoreUnavailableError(msg)

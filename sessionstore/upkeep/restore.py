@@ -65,14 +65,7 @@ def restore(
         SchemaTooNewError: A newer program made the backup.
         StoreBusyError: Another program has the store open.
     """
-    place = location.path
-    if place is None:
-        msg = f"{location} is on a server; use the server's own tool, such as pg_restore"
-        raise StoreUnavailableError(msg)
-    backup = locate(source)
-    if backup.path == place:
-        msg = f"{place} is the store itself; name a backup"
-        raise StoreUnavailableError(msg)
+    place, backup = check_backup(source, location)
     make_private_folder(place.parent)
     with temporary_beside(place) as copy:
         _checked_copy(backup, copy, settings, progress)
@@ -94,6 +87,43 @@ def restore(
     )
 
 
+def check_backup(source: Path, location: Location) -> tuple[Path, Location]:
+    """Refuse what can be no backup for a store, before it is read in full.
+
+    Returns:
+        The file of the store, and where the backup is.
+
+    Raises:
+        StoreUnavailableError: It is absent, no store or the store itself, or that is no file.
+        SchemaTooNewError: A newer program made it.
+    """
+    if location.path is None:
+        msg = f"{location} is on a server; use the server's own tool, such as pg_restore"
+        raise StoreUnavailableError(msg)
+    backup = locate(source)
+    if backup.path == location.path:
+        msg = f"{location} is the store itself; name a backup"
+        raise StoreUnavailableError(msg)
+    if backup.path is None or not backup.path.exists():
+        msg = f"{backup} does not exist; name a backup"
+        raise StoreUnavailableError(msg)
+    database = open_read_only(backup, StoreSettings())
+    try:
+        with reporting_errors(backup):
+            database.read(lambda connection: _require_store(connection, backup))
+    finally:
+        database.close()
+    return location.path, backup
+
+
+def _require_store(connection: Connection, backup: Location) -> None:
+    status = read_status(connection)
+    check_supported(status, backup)
+    if status.empty:
+        msg = f"{backup} is empty; name a backup"
+        raise StoreUnavailableError(msg)
+
+
 def _checked_copy(
     backup: Location,
     copy: Path,
@@ -104,11 +134,7 @@ def _checked_copy(
     database = open_read_only(backup, settings)
 
     def copied(connection: Connection) -> None:
-        status = read_status(connection)
-        check_supported(status, backup)
-        if status.empty:
-            msg = f"{backup} is empty; name a backup"
-            raise StoreUnavailableError(msg)
+        _require_store(connection, backup)
         raw: Any = connection.connection.driver_connection
         _refuse_cut(raw, backup)
         found = [str(row[0]) for row in raw.execute("PRAGMA integrity_check(1)")]

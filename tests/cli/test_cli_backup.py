@@ -176,6 +176,22 @@ def test_a_restore_brings_back_and_keeps_what_was_there(run: Run, filled: Path, 
     assert sha256(copy) == backup
 
 
+def test_what_is_no_backup_is_refused_before_anything_is_asked(
+    run: Run, filled: Path, tmp_path: Path
+):
+    text = tmp_path / "text"
+    text.write_text("hello\n" * 1000)
+    for file, said in (
+        (tmp_path / "absent.db", "does not exist; name a backup"),
+        (text, "not a SQLite database"),
+        (filled, "is the store itself"),
+    ):
+        result = run("restore", str(file))
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert said in result.stderr
+        assert "--yes" not in result.stderr
+
+
 def test_a_restore_makes_an_absent_store(run: Run, copy: Path, tmp_path: Path):
     absent = tmp_path / "new" / "state.db"
 

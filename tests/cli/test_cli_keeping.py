@@ -75,6 +75,44 @@ def test_archiving_by_filter_shows_what_goes_and_asks(run: Run, filled: Path):
     assert run("archive", "lone", "--source", "x").exit_code == 2
 
 
+def test_archiving_by_age_takes_no_conversation_that_goes_on(run: Run, filled: Path):
+    long_ago = time.time() - 100 * 86400
+    with SessionDB(filled) as db:
+        for name in ("goes on", "is over"):
+            db.create_session(name, "old", title=name, started_at=long_ago)
+            db.append_message(name, "user", "then", timestamp=long_ago)
+            db.continue_session(name, f"{name}, part 2")
+        db.append_message("goes on, part 2", "user", "today")
+        db.append_message("is over, part 2", "user", "then", timestamp=long_ago + 1)
+        db.end_session("is over, part 2", "done")
+    seen = run("archive", "--source", "old", "--older-than", "90d", "--dry-run")
+    told = [line.partition("  ")[0] for line in seen.stdout.splitlines()]
+    assert told == ["is over", "is over, part 2", "2 sessions would be put away"]
+    assert "1 conversation left that went on since" in seen.stderr
+    done = run("archive", "--source", "old", "--older-than", "90d", "--yes", "--json")
+    assert json.loads(done.stdout)["archived"] == ["is over", "is over, part 2"]
+    with SessionDB(filled) as db:
+        archived = [row["id"] for row in db.export_all() if row["archived"]]
+    assert archived == ["is over", "is over, part 2"]
+    # Named, it goes with all its parts, whatever they are at.
+    done = run("archive", "goes on", "--json")
+    assert json.loads(done.stdout)["archived"] == ["goes on", "goes on, part 2"]
+    assert json.loads(run("archive", "goes on", "--json").stdout)["archived"] == []
+
+
+def test_a_list_of_nothing_says_whether_anything_is_stored(run: Run, filled: Path, tmp_path: Path):
+    with SessionDB(filled) as db:
+        ids = db.session_ids()
+    run("archive", *ids)
+    told = run("list")
+    assert told.stdout == ""
+    assert "None is to be listed. --all lists what was put away" in told.stderr
+    assert len(listed(run, "--all")) > 1
+    with SessionDB(tmp_path / "new.db") as db:
+        db.message_count()
+    assert "No conversation is stored" in run("list", "--db", str(tmp_path / "new.db")).stderr
+
+
 def test_deleting_asks_and_refuses_where_nobody_can_be_asked(run: Run, filled: Path):
     seen = run("delete", "lone", "--dry-run")
     assert "1 session with 1 message would be deleted" in seen.stdout

@@ -249,6 +249,17 @@ def test_changes_need_the_pages_own_word_and_a_post(path: Path):
             assert db.get_session("t") is not None
 
 
+def test_a_store_in_which_all_is_put_away_is_not_called_empty(path: Path):
+    with SessionDB(path) as db:
+        db.create_session("s", "cli", title="Away")
+        db.set_session_archived("s", True)
+    with serving(path) as site:
+        shown = site.ask("/").text
+        assert "No conversation is stored here yet" not in shown
+        assert "was put away" in shown
+        assert "Away" in site.ask("/?all=yes&include-children=yes").text
+
+
 def test_a_store_whose_file_is_gone_says_so_on_every_page(path: Path):
     with SessionDB(path) as db:
         db.create_session("s", "cli")
