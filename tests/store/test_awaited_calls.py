@@ -142,13 +142,18 @@ def test_a_hundred_cancelled_calls_leave_every_connection_free(file):
     async def talk():
         async with AsyncSessionDB(file) as db:
             await db.create_session("s", "cli")
+            cancelled = 0
             for number in range(100):
                 task = asyncio.create_task(db.append_message("s", "user", str(number)))
                 for _ in range(number % 5):
                     await asyncio.sleep(0)
                 task.cancel()
-                with pytest.raises(asyncio.CancelledError):
+                try:
                     await task
+                except asyncio.CancelledError:
+                    cancelled += 1
+            # All that had not begun; of the others one may have been done already.
+            assert cancelled >= 20
             size = db.settings.connections
             counts = await asyncio.gather(*(db.message_count("s") for _ in range(size * 2)))
             row = await db.get_session("s")
