@@ -16,7 +16,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -221,13 +221,7 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
     event.listen(engine, "begin", _begin)
     # Whoever holds the line for longer than some attempts take has stopped, or has much to do.
     queue = WriterQueue(location.path, settings.write_patience_s / 4)
-    try:
-        # Before any connection: a file that is put in its place in between is noticed too.
-        inode = location.path.stat().st_ino
-    except OSError as error:
-        msg = f"{location} cannot be opened: {error.strerror or error}"
-        raise StoreUnavailableError(msg) from error
-    database = Database(location, engine, read_only=False, queue=queue, inode=inode)
+    database = Database(location, engine, read_only=False, queue=queue)
     try:
         with reporting_errors(location):
             retrying(settings)(database.outside_transaction)(lambda raw: _ensure_wal(raw, location))
@@ -236,6 +230,8 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
             pooled = [engine.connect() for _ in range(settings.connections)]
             for connection in pooled:
                 connection.close()
+        # Not sooner: a file system of layers may make another file of it when it is opened.
+        database = replace(database, inode=_fingerprint(location.path).inode)
     except BaseException:
         database.close()
         raise
