@@ -22,7 +22,7 @@ KNOWN = frozenset(f"{number:04d}" for number in range(1, int(SCHEMA_REVISION) + 
 
 # The schemas that a connection is told to look into and may not, where it may look into none.
 _CLOSED_SCHEMAS = """
-SELECT n.nspname FROM pg_catalog.pg_namespace AS n
+SELECT quote_ident(n.nspname) FROM pg_catalog.pg_namespace AS n
 JOIN unnest(string_to_array(current_setting('search_path'), ',')) AS named(name)
     ON n.nspname = btrim(named.name, ' "')
 WHERE current_schema() IS NULL AND NOT has_schema_privilege(n.oid, 'USAGE')
@@ -134,7 +134,7 @@ def _read_status_of_schema(connection: Connection) -> SchemaStatus:
     for name in connection.exec_driver_sql(_CLOSED_SCHEMAS).scalars():
         # A schema that the role may not use is looked past as if it were not there, so that a
         # store in it would be called empty. Asked for by name, the server says what is wrong.
-        connection.exec_driver_sql(f'SELECT 1 FROM "{name}".alembic_version')  # noqa: S608 - a name of the catalogue
+        connection.exec_driver_sql(f"SELECT 1 FROM {name}.alembic_version")  # noqa: S608 - quoted by the server
     return SchemaStatus(empty=True)
 
 
