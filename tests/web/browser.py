@@ -23,6 +23,14 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 _KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, "")}
 # Only ends a test that would hang.
 _PATIENCE_S = 30.0
+_SHOWN_TEXT = """(element) => {
+    const before = document.adoptedStyleSheets, nothing_put_off = new CSSStyleSheet();
+    nothing_put_off.replaceSync("* { content-visibility: visible !important }");
+    document.adoptedStyleSheets = [...before, nothing_put_off];
+    const text = element?.innerText ?? "";
+    document.adoptedStyleSheets = before;
+    return text;
+}"""
 
 
 class PageError(Exception):
@@ -147,9 +155,13 @@ class Browser:
         self.run(f"document.querySelector({json.dumps(selector)}).click()", gesture=True)
 
     def text(self, selector: str = "main") -> str:
-        """Give the text that is shown of what a selector finds; "" where nothing is."""
-        found = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
-        return str(found)
+        """Give the text that is shown, or is once one scrolls there; "" where nothing is found.
+
+        What `content-visibility: auto` puts off has no innerText before it is drawn, and when
+        that is depends on how busy the machine is: so nothing is put off while this reads.
+        """
+        found = json.dumps(selector)
+        return str(self.run(f"({_SHOWN_TEXT})(document.querySelector({found}))"))
 
     def texts(self, selector: str) -> list[str]:
         """Give the text of everything a selector finds."""
