@@ -11,7 +11,6 @@ from cli_helpers import process
 from click.testing import CliRunner
 
 from sessionstore.cli import main
-from sessionstore.cli.reference import page
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -40,10 +39,6 @@ def test_every_command_and_option_has_help(words: tuple[str, ...]):
     assert {"--db", "--url"} <= options or words == ("copy",)
     if not isinstance(command, click.Group):
         assert f"## `sessionstore {' '.join(words)}" in REFERENCE.read_text()
-
-
-def test_the_reference_is_that_of_the_commands():
-    assert REFERENCE.read_text() == page()
 
 
 def test_everything_that_lists_gives_json():
