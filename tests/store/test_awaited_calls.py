@@ -121,7 +121,7 @@ def test_a_cancelled_append_is_there_or_not_and_the_store_goes_on(file):
             other = held(file)
             begun = asyncio.create_task(db.append_message("s", "user", "begun"))
             queued = asyncio.create_task(db.append_message("s", "user", "queued"))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
             queued.cancel()
             begun.cancel()
             with pytest.raises(asyncio.CancelledError):
