@@ -16,20 +16,18 @@ from sqlalchemy import (
     Connection,
     Insert,
     Row,
-    Table,
     delete,
     or_,
     select,
     update,
 )
-from sqlalchemy.sql.dml import ReturningInsert
 
 from sessionstore.codec import decode_json
 from sessionstore.errors import SessionNotFoundError
 from sessionstore.models import COMPRESSION_LOCKS, DELIVERIES, GATEWAY_ROUTES, SESSIONS
 from sessionstore.records import Delivery, Handoff, SessionRecord
 from sessionstore.repository import sessions
-from sessionstore.repository.dialects import insert_into, one_at_a_time
+from sessionstore.repository.dialects import insert_if_absent, insert_into, one_at_a_time
 
 PENDING = "pending"
 CLAIMED = "claimed"
@@ -41,12 +39,6 @@ DELIVERY_STATES = (PENDING, CLAIMED, DELIVERED, FAILED)
 
 # SQLite takes at most 32,766 parameters in a statement (https://www.sqlite.org/limits.html).
 _AT_ONCE = 1000
-
-
-@functools.cache
-def _insert_or_ignore(dialect: str, table: Table) -> ReturningInsert[Any]:
-    # What it returns says whether it made a row; a count is not to be had on PostgreSQL.
-    return insert_into(table, dialect).on_conflict_do_nothing().returning(*table.primary_key)
 
 
 # Locks.
@@ -69,11 +61,7 @@ def acquire_lock(
     if taken.rowcount:
         return True
     # Of two that find no lock one makes it.
-    made = connection.execute(
-        _insert_or_ignore(connection.dialect.name, COMPRESSION_LOCKS),
-        {"session_id": session_id, **values},
-    )
-    return made.first() is not None
+    return insert_if_absent(connection, COMPRESSION_LOCKS, {"session_id": session_id, **values})
 
 
 def refresh_lock(
@@ -174,8 +162,7 @@ def delete_route(connection: Connection, scope: str, session_key: str) -> bool:
 
 def add_delivery(connection: Connection, values: Mapping[str, Any]) -> bool:
     """Note something that is owed; say whether it is new. The same id is the same delivery."""
-    made = connection.execute(_insert_or_ignore(connection.dialect.name, DELIVERIES), dict(values))
-    return made.first() is not None
+    return insert_if_absent(connection, DELIVERIES, values)
 
 
 def claim_deliveries(

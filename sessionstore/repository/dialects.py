@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Table, text
+from sqlalchemy.sql.dml import ReturningInsert
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
@@ -23,6 +26,18 @@ def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert
     from sqlalchemy.dialects import sqlite
 
     return sqlite.insert(table)
+
+
+def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, Any]) -> bool:
+    """Insert a row unless one has its key; return whether it was inserted."""
+    made = connection.execute(_insert_if_absent(connection.dialect.name, table), dict(values))
+    return made.first() is not None
+
+
+@functools.cache
+def _insert_if_absent(dialect: str, table: Table) -> ReturningInsert[Any]:
+    # What it returns says whether it made a row; a count is not to be had on PostgreSQL.
+    return insert_into(table, dialect).on_conflict_do_nothing().returning(*table.primary_key)
 
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Insert, select, update
 
 from sessionstore.errors import ConflictError
 from sessionstore.models import STATE_META
-from sessionstore.repository.dialects import insert_into
+from sessionstore.repository.dialects import insert_if_absent, insert_into
 
 
 def get(connection: Connection, key: str) -> str | None:
@@ -30,12 +30,12 @@ def exchange(connection: Connection, key: str, before: str | None, after: str) -
         ConflictError: It is another.
     """
     if before is None:
-        made = insert_into(STATE_META, connection.dialect.name).on_conflict_do_nothing()
-        done = connection.execute(made, {"key": key, "value": after})
+        done = insert_if_absent(connection, STATE_META, {"key": key, "value": after})
     else:
         held = (STATE_META.c.key == key) & (STATE_META.c.value == before)
-        done = connection.execute(update(STATE_META).where(held).values(value=after))
-    if done.rowcount == 0:
+        changed = connection.execute(update(STATE_META).where(held).values(value=after))
+        done = changed.rowcount > 0
+    if not done:
         msg = f"the value {key!r} was changed meanwhile; nothing was written. Read it again"
         raise ConflictError(msg)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 
-from sqlalchemy import Connection, Insert, delete, exists, select
+from sqlalchemy import Connection, delete, exists, select
 
 from sessionstore.models import SESSIONS, SYSTEM_PROMPTS
-from sessionstore.repository.dialects import insert_into
+from sessionstore.repository.dialects import insert_if_absent
 
 
 def hash_of(prompt: str) -> str:
@@ -18,9 +17,7 @@ def hash_of(prompt: str) -> str:
 
 def keep(connection: Connection, prompt_hash: str, prompt: str) -> None:
     """Store a prompt unless it is there."""
-    connection.execute(
-        _insert_or_ignore(connection.dialect.name), {"hash": prompt_hash, "prompt": prompt}
-    )
+    insert_if_absent(connection, SYSTEM_PROMPTS, {"hash": prompt_hash, "prompt": prompt})
 
 
 def collect(connection: Connection, prompt_hash: str | None) -> None:
@@ -42,8 +39,3 @@ def hash_in(connection: Connection, session_id: str) -> str | None:
     return connection.execute(
         select(SESSIONS.c.system_prompt_hash).where(SESSIONS.c.id == session_id)
     ).scalar_one_or_none()
-
-
-@functools.cache
-def _insert_or_ignore(dialect: str) -> Insert:
-    return insert_into(SYSTEM_PROMPTS, dialect).on_conflict_do_nothing()
