@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from sessionstore import schema
 from sessionstore.cli.asking import confirm, yes_option
 from sessionstore.cli.output import Failure, is_terminal, talk, write_json
 from sessionstore.cli.progress import Progress
@@ -21,6 +22,7 @@ from sessionstore.cli.store import (
     store_options,
 )
 from sessionstore.export.text import one_line, safe
+from sessionstore.location import locate
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
@@ -257,7 +259,7 @@ def copy(*, source: str, target: str, as_json: bool) -> None:
     try:
         with (
             SessionDB(**_place(source), read_only=True, migrate=False) as here,
-            SessionDB(**_place(target)) as there,
+            _opened_target(target) as there,
             Progress("rows") as bar,
         ):
             report = there.copy_from(here, progress=bar.at)
@@ -275,6 +277,17 @@ def copy(*, source: str, target: str, as_json: bool) -> None:
         talk(f"{plural(count, 'row')} of {table} refer to a session that is not there: left out")
     if report["mended"]:
         talk(f"{plural(report['mended'], 'row')} held what no store can hold, and were mended")
+
+
+def _opened_target(target: str) -> SessionDB:
+    """Open what is empty or absent, at the newest schema; what holds data is not upgraded."""
+    place = _place(target)
+    location = locate(**place)
+    status = schema.look_at(location, StoreSettings())
+    if not status.empty and not status.up_to_date:
+        msg = f"{location} is not empty (it is at {status.label}); name an empty store"
+        raise Failure(f"{msg}. Nothing was written")
+    return SessionDB(**place, migrate=status.empty)
 
 
 def _place(store: str) -> dict[str, Any]:

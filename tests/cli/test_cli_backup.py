@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -288,3 +289,16 @@ def test_short_threads_leave_no_descriptor(filled: Path):
             for each in threads:
                 each.join()
         assert abs(descriptors() - before) <= 2
+
+
+def test_a_copy_onto_an_old_store_with_data_leaves_it_as_it_was(filled: Path, tmp_path: Path):
+    old = tmp_path / "old.db"
+    shutil.copy(Path(__file__).parents[1] / "data" / "hermes" / "hermes-v06.db", old)
+    before = old.read_bytes()
+
+    refused = process("copy", str(filled), str(old))
+
+    assert refused.returncode == 1
+    assert b"is not empty (it is at Hermes level 6); name an empty store" in refused.stderr
+    assert old.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith("old")] == ["old.db"]
