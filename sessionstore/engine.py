@@ -114,6 +114,17 @@ class Database:
         msg = f"{self.location} changed during each of {_SETTLE_ATTEMPTS} reads; try again"
         raise StoreBusyError(msg, attempts=_SETTLE_ATTEMPTS, waited_s=time.monotonic() - began_at)
 
+    def ask(self, unit: Callable[[Connection], T], settings: StoreSettings | None = None) -> T:
+        """Do what `read` does, again while others are in the way, and raise this package's errors.
+
+        Args:
+            unit: What to run.
+            settings: How long to try; None: as usual.
+        """
+        patient = retrying(settings or StoreSettings(), writes=False)
+        with reporting_errors(self.location, writes=False):
+            return patient(self.read)(unit)
+
     def write(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one transaction that holds the write lock from its first moment."""
         with self._writer.connect() as connection:

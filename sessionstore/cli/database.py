@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import click
 from sqlalchemy import Connection, func, select
@@ -14,21 +12,14 @@ from sessionstore import schema
 from sessionstore.cli.output import talk, write_json
 from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
 from sessionstore.engine import Database, open_database, open_read_only
-from sessionstore.errors import StoreUnavailableError
 from sessionstore.export.text import one_line, safe
 from sessionstore.location import Location
 from sessionstore.models import SCHEMA_REVISION, SchemaVersionRow
-from sessionstore.reporting import reporting_errors
-from sessionstore.retry import retrying
-from sessionstore.schema import SchemaStatus
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
-
-T = TypeVar("T")
+from sessionstore.upkeep import Finding, sound
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-# A damaged file may have a finding for every page.
-_FINDINGS = 5
 
 
 @click.group("db")
@@ -58,7 +49,7 @@ def upgrade() -> None:
         done = schema.upgrade(
             store, settings, progress=lambda revision: talk(f"{revision}  {summaries[revision]}")
         )
-        after = _status(store)
+        after = store.ask(schema.read_status)
     finally:
         store.close()
     _complete_index(location)
@@ -82,8 +73,8 @@ def current(*, as_json: bool) -> None:
     """Say which revision the store is at, and which level of Hermes."""
     location = existing_location()
     with _to_look_at(location) as store:
-        status = _status(store)
-        level = _read(store, _hermes_level) if status.revision else status.hermes_level
+        status = store.ask(schema.read_status)
+        level = store.ask(_hermes_level) if status.revision else status.hermes_level
     if as_json:
         write_json(
             {
@@ -111,24 +102,22 @@ def check(*, as_json: bool) -> None:
     """
     location = existing_location()
     with _to_look_at(location) as store:
-        status = _status(store)
-        findings = [*_file_findings(store), _Finding("schema", _schema_trouble(status))]
-    if status.up_to_date:
+        checks = {each["subject"]: _trouble(each) for each in sound(store)}
+    if checks["schema"] is None:
         with opened() as db:
-            findings.append(_Finding("search index", db.search_index_trouble()))
+            checks["search index"] = db.search_index_trouble()
+    ok = not any(checks.values())
     if as_json:
-        write_json(
-            {
-                "location": str(location),
-                "ok": not any(each.trouble for each in findings),
-                "checks": {each.subject: each.trouble for each in findings},
-            }
-        )
+        write_json({"location": str(location), "ok": ok, "checks": checks})
     else:
-        for each in findings:
-            click.echo(f"{each.subject:<14}{safe(each.trouble or 'ok')}")
-    if any(each.trouble for each in findings):
+        for subject, trouble in checks.items():
+            click.echo(f"{subject:<14}{safe(trouble or 'ok')}")
+    if not ok:
         click.get_current_context().exit(1)
+
+
+def _trouble(finding: Finding) -> str | None:
+    return None if finding["state"] == "ok" else finding["found"]
 
 
 @database.command()
@@ -144,69 +133,16 @@ def history(*, as_json: bool) -> None:
         click.echo(f"{info.id}  {info.summary}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    """What was looked at, and what is wrong with it; None is nothing."""
-
-    subject: str
-    trouble: str | None
-
-
 @contextmanager
 def _to_look_at(location: Location) -> Iterator[Database]:
     """Open a store of any age to read, unless it is newer or another program's."""
     store = open_read_only(location, StoreSettings())
     try:
-        schema.check_supported(_status(store), location)
+        schema.check_supported(store.ask(schema.read_status), location)
         yield store
     finally:
         store.close()
 
 
-def _status(store: Database) -> SchemaStatus:
-    return _read(store, schema.read_status)
-
-
-def _read(store: Database, unit: Callable[[Connection], T]) -> T:
-    with reporting_errors(store.location, writes=False):
-        return retrying(StoreSettings(), writes=False)(store.read)(unit)
-
-
 def _hermes_level(connection: Connection) -> int | None:
     return connection.execute(select(func.max(SchemaVersionRow.version))).scalar()
-
-
-def _schema_trouble(status: SchemaStatus) -> str | None:
-    if status.up_to_date:
-        return None
-    if status.empty:
-        return "nothing was ever stored here; `sessionstore db upgrade` makes a store of it"
-    return f"at {status.label}, not {SCHEMA_REVISION}; run `sessionstore db upgrade`"
-
-
-def _file_findings(store: Database) -> Iterator[_Finding]:
-    if store.location.path is None:
-        return  # a server looks after its files and references
-    yield _Finding("file", _trouble(store, "PRAGMA integrity_check", _as_told))
-    yield _Finding("references", _trouble(store, "PRAGMA foreign_key_check", _broken_reference))
-
-
-def _trouble(
-    store: Database, pragma: str, describe: Callable[[Sequence[Any]], str | None]
-) -> str | None:
-    """Run a check of SQLite's own; its first findings in one sentence, or None."""
-    try:
-        rows = _read(store, lambda connection: connection.exec_driver_sql(pragma).all())
-    except StoreUnavailableError as error:
-        return str(error)  # too damaged to be checked
-    found = [text for row in rows if (text := describe(row)) is not None]
-    more = f"; and {len(found) - _FINDINGS} more" if len(found) > _FINDINGS else ""
-    return "; ".join(found[:_FINDINGS]) + more or None
-
-
-def _as_told(row: Sequence[Any]) -> str | None:
-    return None if row[0] == "ok" else " ".join(str(row[0]).split())
-
-
-def _broken_reference(row: Sequence[Any]) -> str:
-    return f"row {row[1]} of {row[0]} refers to a row of {row[2]} that is not there"

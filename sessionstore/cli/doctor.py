@@ -20,10 +20,9 @@ from sessionstore.engine import open_read_only
 from sessionstore.errors import SessionStoreError
 from sessionstore.export.text import one_line, safe
 from sessionstore.location import Location, locate
-from sessionstore.reporting import reporting_errors
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
-from sessionstore.upkeep import Finding, examine, index_findings, schema_objects
+from sessionstore.upkeep import Finding, examine, index_finding, schema_objects
 
 _INDENT = " " * 7
 
@@ -91,8 +90,7 @@ def _findings(location: Location) -> list[Finding]:
     store = open_read_only(location, StoreSettings())
     try:
         try:
-            with reporting_errors(location):
-                status = store.read(schema.read_status)
+            status = store.ask(schema.read_status)
         except SessionStoreError:
             pass  # the findings say what is damaged
         else:
@@ -111,9 +109,9 @@ def _index_finding(location: Location) -> Finding:
     writable = location.path is None or os.access(location.path, os.W_OK)
     try:
         with opened(to_write=writable) as db:
-            return index_findings(db.check_search_index())
+            return index_finding(db.check_search_index())
     except (SessionStoreError, click.ClickException) as error:
-        return index_findings([f"it could not be looked at ({error})"])
+        return index_finding([f"it could not be looked at ({error})"])
 
 
 def _repair(findings: Sequence[Finding]) -> None:
@@ -134,7 +132,7 @@ def _fresh_objects() -> Mapping[str, tuple[str, str]]:
             SessionDB(path).close()
             store = open_read_only(locate(path), StoreSettings())
             try:
-                return store.read(schema_objects)
+                return store.ask(schema_objects)
             finally:
                 store.close()
     except OSError as error:

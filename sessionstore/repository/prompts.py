@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
-from sqlalchemy import Connection, delete, exists, select
+from sqlalchemy import Connection, delete, exists, func, select
 
 from sessionstore.models import SESSIONS, SYSTEM_PROMPTS
 from sessionstore.repository.dialects import insert_if_absent
+
+_UNUSED = ~exists().where(SESSIONS.c.system_prompt_hash == SYSTEM_PROMPTS.c.hash)
 
 
 def hash_of(prompt: str) -> str:
@@ -24,14 +26,19 @@ def collect(connection: Connection, prompt_hash: str | None) -> None:
     """Delete a prompt that no session has any more."""
     if prompt_hash is None:
         return
-    used = exists().where(SESSIONS.c.system_prompt_hash == SYSTEM_PROMPTS.c.hash)
-    connection.execute(delete(SYSTEM_PROMPTS).where(SYSTEM_PROMPTS.c.hash == prompt_hash, ~used))
+    connection.execute(delete(SYSTEM_PROMPTS).where(SYSTEM_PROMPTS.c.hash == prompt_hash, _UNUSED))
+
+
+def count_unused(connection: Connection) -> int:
+    """Count the prompts that no session has: other programs delete sessions without them."""
+    return connection.execute(
+        select(func.count()).select_from(SYSTEM_PROMPTS).where(_UNUSED)
+    ).scalar_one()
 
 
 def collect_all(connection: Connection) -> None:
-    """Delete every prompt that no session has: other programs delete sessions without it."""
-    used = exists().where(SESSIONS.c.system_prompt_hash == SYSTEM_PROMPTS.c.hash)
-    connection.execute(delete(SYSTEM_PROMPTS).where(~used))
+    """Delete every prompt that no session has."""
+    connection.execute(delete(SYSTEM_PROMPTS).where(_UNUSED))
 
 
 def hash_in(connection: Connection, session_id: str) -> str | None:

@@ -14,7 +14,6 @@ from sessionstore.errors import StoreUnavailableError
 from sessionstore.location import Location, locate
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.reporting import reporting_errors, sqlite_code
-from sessionstore.retry import retrying
 from sessionstore.schema.status import (
     SchemaStatus,
     changes,
@@ -59,8 +58,7 @@ def open_current(
         if status.up_to_date:
             return _guarded(database, status)
     try:
-        with reporting_errors(location, writes=False):
-            status = retrying(settings, writes=False)(database.read)(read_status)
+        status = database.ask(read_status, settings)
         check_supported(status, location)
         if read_only or not migrate:
             require_current(status, location)
@@ -118,8 +116,7 @@ def look_at(location: Location, settings: StoreSettings) -> SchemaStatus:
 def _looked_at(location: Location, settings: StoreSettings) -> SchemaStatus:
     database = open_read_only(location, settings)
     try:
-        with reporting_errors(location, writes=False):
-            return retrying(settings, writes=False)(database.read)(read_status)
+        return database.ask(read_status, settings)
     finally:
         database.close()
 

@@ -6,10 +6,9 @@ this process is lost (https://www.sqlite.org/howtocorrupt.html, 2.2).
 
 from sessionstore.upkeep.backup import back_up
 from sessionstore.upkeep.copying import copy
-from sessionstore.upkeep.examine import examine, index_findings, schema_objects
-from sessionstore.upkeep.findings import Finding
+from sessionstore.upkeep.derived import repair, schema_objects
+from sessionstore.upkeep.examine import Finding, examine, index_finding, sound
 from sessionstore.upkeep.recover import RecoveryReport, recover
-from sessionstore.upkeep.repair import repair
 from sessionstore.upkeep.restore import RestoreReport, check_backup, restore
 
 __all__ = [
@@ -20,9 +19,10 @@ __all__ = [
     "check_backup",
     "copy",
     "examine",
-    "index_findings",
+    "index_finding",
     "recover",
     "repair",
     "restore",
     "schema_objects",
+    "sound",
 ]

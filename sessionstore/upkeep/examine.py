@@ -6,16 +6,18 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypedDict
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
+from sessionstore import queueing
 from sessionstore.engine import Database
 from sessionstore.errors import SessionStoreError
 from sessionstore.models import SCHEMA_REVISION
-from sessionstore.reporting import reporting_errors
+from sessionstore.repository import prompts
 from sessionstore.schema import SchemaStatus, read_status
-from sessionstore.upkeep.findings import Finding, fine, note, wrong
+from sessionstore.upkeep.backup import SIDE_FILES
+from sessionstore.upkeep.derived import differing, miscounted, misdated, schema_objects
 
 # The first version with write-ahead logging, and the last in which a checkpoint that begins as
 # the log is reset can lose what another connection commits at that moment; two older lines
@@ -24,62 +26,38 @@ _WAL_RESET = ((3, 7, 0), (3, 51, 2))
 _WAL_RESET_CURED = {(3, 44, 6), (3, 50, 7)}
 _SHOWN = 5
 
-# What counters would be if they were counted anew; what JSON cannot read makes no calls.
-_MISCOUNTED = text(
-    "SELECT s.id, s.message_count, s.tool_call_count, count(m.id) AS messages, "
-    "coalesce(sum(CASE WHEN m.role <> 'tool' AND json_valid(m.tool_calls) "
-    "AND json_type(m.tool_calls) = 'array' THEN json_array_length(m.tool_calls) END), 0) AS calls "
-    "FROM sessions s LEFT JOIN messages m ON m.session_id = s.id AND m.active = 1 GROUP BY s.id "
-    "HAVING messages <> coalesce(s.message_count, 0) OR calls <> coalesce(s.tool_call_count, 0)"
-)
-LATEST = (
-    "(SELECT max(m.timestamp) FROM messages m WHERE m.session_id = sessions.id "
-    "AND typeof(m.timestamp) IN ('real', 'integer'))"
-)
-_MISDATED = text(f"SELECT id FROM sessions WHERE last_active_at IS NOT {LATEST}")  # noqa: S608 - constants
-_UNUSED = (
-    "FROM system_prompts WHERE hash NOT IN "
-    "(SELECT system_prompt_hash FROM sessions WHERE system_prompt_hash IS NOT NULL)"
-)
-_OBJECTS = text(
-    "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL "
-    "AND type IN ('index', 'trigger', 'view')"
-)
+# `note` is worth knowing, `wrong` has to be seen to.
+State: TypeAlias = Literal["ok", "note", "wrong"]
 
 
-def miscounted(connection: Connection) -> list[tuple[str, int, int]]:
-    """List the sessions whose counters do not follow their live messages, and what would."""
-    return [(row.id, row.messages, row.calls) for row in connection.execute(_MISCOUNTED)]
+class Finding(TypedDict):
+    """One thing that was looked at.
+
+    `means` and `fix` are None where nothing is to be said; `fix` says what a repair would do,
+    and `repairable` whether one would do anything at all.
+    """
+
+    subject: str
+    state: State
+    found: str
+    means: str | None
+    fix: str | None
+    repairable: bool
 
 
-def misdated(connection: Connection) -> list[str]:
-    """List the sessions whose time of last activity is not that of their latest message."""
-    return list(connection.execute(_MISDATED).scalars())
+def _fine(subject: str, found: str) -> Finding:
+    return Finding(subject=subject, state="ok", found=found, means=None, fix=None, repairable=False)
 
 
-def unused_prompts(connection: Connection) -> int:
-    """Count the system prompts that no session has."""
-    return int(connection.exec_driver_sql(f"SELECT count(*) {_UNUSED}").scalar_one())
+def _note(subject: str, found: str, means: str, fix: str, *, repairable: bool = False) -> Finding:
+    return Finding(
+        subject=subject, state="note", found=found, means=means, fix=fix, repairable=repairable
+    )
 
 
-def drop_unused_prompts(connection: Connection) -> None:
-    """Delete the system prompts that no session has."""
-    connection.exec_driver_sql(f"DELETE {_UNUSED}")
-
-
-def schema_objects(connection: Connection) -> dict[str, tuple[str, str]]:
-    """Give the indexes, triggers and views there are: name to kind and text."""
-    return {name: (kind, sql) for kind, name, sql in connection.execute(_OBJECTS)}
-
-
-def differing(
-    found: Mapping[str, tuple[str, str]], expected: Mapping[str, tuple[str, str]]
-) -> list[str]:
-    """Name what is missing or reads otherwise than it should; white space does not count."""
-    return sorted(
-        name
-        for name, (_, sql) in expected.items()
-        if name not in found or found[name][1].split() != sql.split()
+def _wrong(subject: str, found: str, means: str, fix: str, *, repairable: bool = False) -> Finding:
+    return Finding(
+        subject=subject, state="wrong", found=found, means=means, fix=fix, repairable=repairable
     )
 
 
@@ -101,11 +79,11 @@ def examine(
             yield from readable
             return
         yield from _asked(database, "journal", _journal)
-        yield from _asked(database, "file", _integrity)
-        yield from _asked(database, "references", _references)
-    statuses: list[SchemaStatus] = []
-    yield from _asked(database, "schema", lambda db: [_schema(db, statuses)])
-    if not (statuses and statuses[0].up_to_date) or location.path is None:
+    current = False
+    for finding in sound(database):
+        yield finding
+        current = current or (finding["subject"] == "schema" and finding["state"] == "ok")
+    if not current or location.path is None:
         return
     yield from _asked(database, "indexes and triggers", lambda db: [_drift(db, expected())])
     yield from _asked(database, "counters", lambda db: [_counters(db)])
@@ -113,15 +91,25 @@ def examine(
     yield from _asked(database, "prompts", lambda db: [_prompts(db)])
 
 
+def sound(database: Database) -> Iterator[Finding]:
+    """Say whether the file is whole, whether references lead somewhere, and the schema is current.
+
+    Of a server the schema alone: it looks after its files and references itself.
+    """
+    if database.location.path is not None:
+        yield from _asked(database, "file", _integrity)
+        yield from _asked(database, "references", _references)
+    yield from _asked(database, "schema", lambda db: [_schema(read_status(db))])
+
+
 def _asked(
     database: Database, subject: str, question: Callable[[Connection], Sequence[Finding]]
 ) -> Sequence[Finding]:
     """Ask one question in a transaction of its own; what cannot be asked is a finding."""
     try:
-        with reporting_errors(database.location):
-            return database.read(question)
+        return database.ask(question)
     except SessionStoreError as error:
-        return [wrong(subject, str(error), "It could not be looked at.", "nothing")]
+        return [_wrong(subject, str(error), "It could not be looked at.", "nothing")]
 
 
 def sqlite_version(version: tuple[int, ...]) -> Finding:
@@ -129,8 +117,8 @@ def sqlite_version(version: tuple[int, ...]) -> Finding:
     written = ".".join(map(str, version))
     first, last = _WAL_RESET
     if not first <= version <= last or version in _WAL_RESET_CURED:
-        return fine("SQLite", written)
-    return note(
+        return _fine("SQLite", written)
+    return _note(
         "SQLite",
         f"{written} has the WAL-reset fault",
         "Where two programs write and checkpoint at the very same moment, the file can be "
@@ -141,7 +129,7 @@ def sqlite_version(version: tuple[int, ...]) -> Finding:
 
 def _modes(path: Path) -> Finding:
     open_to = []
-    for side in ("", "-wal", "-shm", "-lock"):
+    for side in ("", *SIDE_FILES, queueing.SUFFIX):
         try:
             mode = stat.S_IMODE(Path(f"{path}{side}").stat().st_mode)
         except OSError:
@@ -149,8 +137,8 @@ def _modes(path: Path) -> Finding:
         if mode & 0o077:
             open_to.append(f"{path.name}{side} is {mode:04o}")
     if not open_to:
-        return fine("modes", "only the owner may read")
-    return note(
+        return _fine("modes", "only the owner may read")
+    return _note(
         "modes",
         ", ".join(open_to),
         "Others on this machine may read the conversations. If that is not meant: "
@@ -169,13 +157,13 @@ def _journal(connection: Connection) -> list[Finding]:
     raw: Any = connection.connection.driver_connection
     (mode,) = raw.execute("PRAGMA journal_mode").fetchone()
     (encoding,) = raw.execute("PRAGMA encoding").fetchone()
-    findings = [fine("journal", "write-ahead log")]
+    findings = [_fine("journal", "write-ahead log")]
     if type(raw) is not sqlite3.Connection:
         # A file that nobody has open is read without its journal, which so tells no mode.
-        findings = [fine("journal", "nobody has the file open")]
+        findings = [_fine("journal", "nobody has the file open")]
     elif mode != "wal":
         findings = [
-            note(
+            _note(
                 "journal",
                 f"{mode} journal",
                 "Readers and the writer wait for each other. The next program that writes "
@@ -185,7 +173,7 @@ def _journal(connection: Connection) -> list[Finding]:
         ]
     if encoding != "UTF-8":
         findings.append(
-            wrong(
+            _wrong(
                 "encoding",
                 str(encoding),
                 "Another program made this file; search expects UTF-8.",
@@ -195,12 +183,25 @@ def _journal(connection: Connection) -> list[Finding]:
     return findings
 
 
+# What it means that rows of a table refer to none of another.
+_DANGLING = {
+    ("messages", "sessions"): (
+        "Such messages belong to no session, and are neither listed nor found."
+    ),
+    ("sessions", "sessions"): "Such sessions have lost their parent, and are listed without one.",
+    ("sessions", "system_prompts"): "Such sessions have lost their system prompt.",
+    ("session_model_usage", "sessions"): (
+        "Such usage is added up by model, though its session is gone."
+    ),
+}
+
+
 def _integrity(connection: Connection) -> list[Finding]:
     rows = connection.exec_driver_sql(f"PRAGMA integrity_check({_SHOWN})").scalars().all()
     if list(rows) == ["ok"]:
-        return [fine("file", "every page and index is whole")]
+        return [_fine("file", "every page and index is whole")]
     return [
-        wrong(
+        _wrong(
             "file",
             "; ".join(" ".join(str(row).split()) for row in rows),
             "Pages of the file are damaged, by the disk or by a program that wrote past "
@@ -216,31 +217,39 @@ def _references(connection: Connection) -> list[Finding]:
     for table, _, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
         broken[table, parent] = broken.get((table, parent), 0) + 1
     if not broken:
-        return [fine("references", "none leads nowhere")]
+        return [_fine("references", "none leads nowhere")]
     told = ", ".join(
-        f"{count} rows of {table} refer to rows of {parent} that are not there"
+        f"1 row of {table} refers to a row of {parent} that is not there"
+        if count == 1
+        else f"{count:,} rows of {table} refer to rows of {parent} that are not there"
         for (table, parent), count in broken.items()
     )
     return [
-        wrong(
+        _wrong(
             "references",
             told,
-            "Such messages belong to no session, and are neither listed nor found.",
+            " ".join(_DANGLING.get(pair, "") for pair in broken).strip()
+            or "Another program made these tables.",
             "nothing; what was stored is never deleted by it",
         )
     ]
 
 
-def _schema(connection: Connection, statuses: list[SchemaStatus]) -> Finding:
-    status = read_status(connection)
-    statuses.append(status)
+def _schema(status: SchemaStatus) -> Finding:
     if status.up_to_date:
-        return fine("schema", f"{status.label}, the newest")
-    return wrong(
+        return _fine("schema", f"{status.label}, the newest")
+    if status.empty:
+        return _wrong(
+            "schema",
+            "nothing was ever stored here; `sessionstore db upgrade` makes a store of it",
+            "It is no store yet.",
+            "nothing",
+        )
+    return _wrong(
         "schema",
-        f"at {status.label}, not {SCHEMA_REVISION}",
+        f"at {status.label}, not {SCHEMA_REVISION}; run `sessionstore db upgrade`",
         "This release works with the newest schema only.",
-        "nothing; run `sessionstore db upgrade`",
+        "nothing",
     )
 
 
@@ -248,8 +257,8 @@ def _drift(connection: Connection, expected: Mapping[str, tuple[str, str]]) -> F
     found = schema_objects(connection)
     other = differing(found, expected)
     if not other:
-        return fine("indexes and triggers", "as in a fresh store")
-    return wrong(
+        return _fine("indexes and triggers", "as in a fresh store")
+    return _wrong(
         "indexes and triggers",
         f"missing or changed: {', '.join(other)}",
         "Counters, times and the search index are kept by triggers; without them they fall "
@@ -262,10 +271,10 @@ def _drift(connection: Connection, expected: Mapping[str, tuple[str, str]]) -> F
 def _counters(connection: Connection) -> Finding:
     other = miscounted(connection)
     if not other:
-        return fine("counters", "each follows its rows")
-    return wrong(
+        return _fine("counters", "each follows its rows")
+    return _wrong(
         "counters",
-        f"{_named([each[0] for each in other])}: not as many messages or tool calls as counted",
+        f"{_named(other)}: not as many messages or tool calls as counted",
         "Lists, filters and prune go by these figures.",
         "count again from the messages, which stay as they are",
         repairable=True,
@@ -275,8 +284,8 @@ def _counters(connection: Connection) -> Finding:
 def _activity(connection: Connection) -> Finding:
     other = misdated(connection)
     if not other:
-        return fine("last activity", "each is that of the latest message")
-    return wrong(
+        return _fine("last activity", "each is that of the latest message")
+    return _wrong(
         "last activity",
         f"{_named(other)}: not the time of the latest message",
         "Lists are in the wrong order, and prune may take or leave the wrong sessions.",
@@ -286,10 +295,10 @@ def _activity(connection: Connection) -> Finding:
 
 
 def _prompts(connection: Connection) -> Finding:
-    count = unused_prompts(connection)
+    count = prompts.count_unused(connection)
     if not count:
-        return fine("prompts", "each is some session's")
-    return note(
+        return _fine("prompts", "each is some session's")
+    return _note(
         "prompts",
         f"{count} that no session has",
         "They take room, and nobody can come to them.",
@@ -303,11 +312,11 @@ def _named(ids: Sequence[str]) -> str:
     return ", ".join(ids[:_SHOWN]) + more
 
 
-def index_findings(troubles: Sequence[str]) -> Finding:
+def index_finding(troubles: Sequence[str]) -> Finding:
     """Say what is wrong with the search index, of which a list of sentences is told."""
     if not troubles:
-        return fine("search index", "says what the messages say")
-    return wrong(
+        return _fine("search index", "says what the messages say")
+    return _wrong(
         "search index",
         "; ".join(troubles[:_SHOWN]),
         "Search may miss messages or scan all of them, slowly; nothing is lost.",

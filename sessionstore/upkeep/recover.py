@@ -27,8 +27,8 @@ from sessionstore.schema import SchemaStatus, check_supported
 from sessionstore.schema.status import KNOWN
 from sessionstore.settings import StoreSettings
 from sessionstore.upkeep.backup import SIDE_FILES, put_in_place, temporary_beside, verify
+from sessionstore.upkeep.derived import repair
 from sessionstore.upkeep.refill import Progress, refill
-from sessionstore.upkeep.repair import repair
 from sessionstore.upkeep.salvage import Salvage
 
 # What a column tells of the revision of a file whose own word for it is lost, newest first. A

@@ -109,8 +109,7 @@ def check_backup(source: Path, location: Location) -> tuple[Path, Location]:
         raise StoreUnavailableError(msg)
     database = open_read_only(backup, StoreSettings())
     try:
-        with reporting_errors(backup):
-            database.read(lambda connection: _require_store(connection, backup))
+        database.ask(lambda connection: _require_store(connection, backup))
     finally:
         database.close()
     return location.path, backup

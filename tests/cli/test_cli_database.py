@@ -184,7 +184,7 @@ def test_a_locked_file_is_one_line(
     run: Run, filled: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     hasty = StoreSettings(write_patience_s=0.1, write_min_attempts=2, busy_timeout_s=0.05)
-    for module in ("cli.database", "store.base"):
+    for module in ("cli.database", "engine", "store.base"):
         # The command waits as long as a program does, for which no test has the time.
         monkeypatch.setattr(sys.modules[f"sessionstore.{module}"], "StoreSettings", lambda: hasty)
     connection = sqlite3.connect(filled, isolation_level=None)

@@ -117,7 +117,7 @@ def test_what_refers_to_nothing_is_told_and_stays(run: Run, filled: Path):
     result = run("doctor", "--fix")
 
     assert result.exit_code == 1
-    assert "1 rows of messages refer to rows of sessions" in result.stdout
+    assert "1 row of messages refers to a row of sessions that is not there" in result.stdout
     with closing(sqlite3.connect(filled)) as raw:
         left = raw.execute("SELECT count(*) FROM messages WHERE session_id = 'gone'").fetchone()
     assert left == (1,)
@@ -168,3 +168,40 @@ def test_a_newer_file_is_refused_untouched(run: Run, filled: Path):
         assert len(result.stderr.splitlines()) == 1
         assert "9999" in result.stderr
     assert (sha256(filled), files_in(filled.parent)) == before
+
+
+def test_ids_that_are_no_text_do_not_end_it_and_are_set_right(run: Run, filled: Path):
+    by_hand(
+        filled,
+        "UPDATE sessions SET id = x'6c6fff', message_count = 7 WHERE id = 'lone'",
+        "UPDATE sessions SET last_active_at = 1.0 WHERE id = x'6c6fff'",
+    )
+
+    said = findings(run)
+    assert said["counters"]["found"].startswith("lo\ufffd: ")
+    assert said["last activity"]["found"].startswith("lo\ufffd: ")
+
+    assert not any(each["repairable"] for each in findings(run, "--fix").values())
+    with closing(sqlite3.connect(filled)) as raw:
+        counted = raw.execute("SELECT message_count FROM sessions WHERE id = x'6c6fff'").fetchall()
+    assert counted == [(0,)]
+
+
+def test_a_session_without_its_parent_is_not_told_as_a_message_without_a_session(
+    run: Run, filled: Path
+):
+    by_hand(filled, "UPDATE sessions SET parent_session_id = 'gone' WHERE id = 'lone'")
+
+    said = findings(run)["references"]
+
+    assert said["found"] == "1 row of sessions refers to a row of sessions that is not there"
+    assert said["means"] == "Such sessions have lost their parent, and are listed without one."
+
+
+def test_a_journal_that_others_may_read_is_told(run: Run, filled: Path):
+    journal = filled.with_name(f"{filled.name}-journal")
+    journal.touch()
+    journal.chmod(0o644)
+    filled.chmod(0o600)
+
+    assert findings(run)["modes"]["found"] == f"{journal.name} is 0644"
