@@ -259,15 +259,16 @@ def prune(
                     progress=bar.at,
                     among=plan["pruned"],
                 )
+    # Those that the plan names stay for a reason; these were to go, and could not.
+    failed = [] if report is plan else report["skipped"]
+    stayed = plan["skipped"] + failed
     if as_json:
-        write_json(report if dry_run else report | {"skipped": plan["skipped"] + report["skipped"]})
+        write_json(report | {"skipped": stayed, "dry_run": dry_run})
     else:
-        failed = report["skipped"] if report is not plan else []
         _show_skipped(failed)
         gone = _counted(report["pruned"], report["messages"])
-        stayed = len(plan["skipped"]) + len(failed)
-        click.echo(f"{gone} {_done('deleted', dry_run=dry_run)}; {stayed:,} skipped")
-    if report is not plan and report["skipped"]:
+        click.echo(f"{gone} {_done('deleted', dry_run=dry_run)}; {len(stayed):,} skipped")
+    if failed:
         click.get_current_context().exit(1)
 
 

@@ -196,6 +196,14 @@ def test_a_prune_does_what_it_showed(run: Run, old: Path):
     with SessionDB(old, read_only=True) as db:
         assert db.session_count() == 4
 
+    nothing_left = json.loads(run("prune", "--yes", "--json", db=old).stdout)
+    assert nothing_left == {
+        "pruned": [],
+        "messages": 0,
+        "skipped": plan["skipped"],
+        "dry_run": False,
+    }
+
 
 def test_a_session_that_cannot_go_does_not_keep_the_others(run: Run, old: Path):
     connection = sqlite3.connect(old)
