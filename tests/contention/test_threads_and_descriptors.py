@@ -72,12 +72,14 @@ def test_stores_opened_and_closed_again_and_again_leave_nothing(filled, rounds):
         use()
     gc.collect()
     before, megabytes_before = descriptors(), megabytes()
+    # Other tests of this process may have left stores that end with it.
+    threads_before = threading.active_count()
     for _ in range(rounds):
         use()
     gc.collect()
     assert abs(descriptors() - before) <= 2
     assert megabytes() - megabytes_before < 8
-    assert threading.active_count() == 1
+    assert threading.active_count() <= threads_before
     assert [each.name for each in filled.parent.iterdir()] == ["state.db"]
 
 
