@@ -12,7 +12,7 @@ from sessionstore.engine import Database, open_read_only
 from sessionstore.errors import StoreUnavailableError
 from sessionstore.location import Location, locate
 from sessionstore.reporting import reporting_errors
-from sessionstore.retry import retry_on_contention
+from sessionstore.retry import retrying
 from sessionstore.settings import StoreSettings
 
 T = TypeVar("T")
@@ -33,11 +33,5 @@ def opened(path: str | os.PathLike[str]) -> tuple[Location, Database]:
 
 def reading(database: Database, location: Location, unit: Callable[[Connection], T]) -> T:
     """Run a unit that reads, again while a writer without a write-ahead log is in the way."""
-    settings = StoreSettings()
-    retrying = retry_on_contention(
-        patience_s=settings.write_patience_s,
-        min_attempts=settings.write_min_attempts,
-        pause_s=settings.retry_pause_s,
-    )
-    with reporting_errors(location):
-        return retrying(lambda: database.read(unit))()
+    with reporting_errors(location, writes=False):
+        return retrying(StoreSettings(), writes=False)(database.read)(unit)
