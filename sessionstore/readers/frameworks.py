@@ -21,7 +21,6 @@ from sqlalchemy import Connection, text
 
 from sessionstore.engine import Database
 from sessionstore.errors import ImportRejectedError
-from sessionstore.location import Location
 from sessionstore.readers.database import opened, reading
 from sessionstore.readers.draft import Draft, figure, plain
 from sessionstore.readers.history import History
@@ -55,17 +54,17 @@ class _Tables(History):
         return [self.path]
 
     def _sessions_of(self, file: Path) -> Iterator[dict[str, Any]]:
-        location, database = opened(file)
+        database = opened(file)
         try:
-            for session_id in self._ids(location, database):
-                draft = self._read(location, database, session_id)
+            for session_id in self._ids(database):
+                draft = self._read(database, session_id)
                 if draft.rows:
                     draft.lacks(id=session_id)
                     yield draft.exported()
         finally:
             database.close()
 
-    def _ids(self, location: Location, database: Database) -> list[str]:
+    def _ids(self, database: Database) -> list[str]:
         def ids(db: Connection) -> list[str] | None:
             named = {"name": self.table}
             there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :name"
@@ -80,20 +79,18 @@ class _Tables(History):
                     found.append(str(session_id))
             return found
 
-        found = reading(database, location, ids)
+        found = reading(database, ids)
         if found is None:
             msg = f"it has no table {self.table}; nothing was imported"
             raise ImportRejectedError(msg)
         return found
 
-    def _read(self, location: Location, database: Database, session_id: str) -> Draft:
+    def _read(self, database: Database, session_id: str) -> Draft:
         chosen = (
             f"SELECT id, {self.message}, {self.time} FROM {self.table} "  # noqa: S608 - constants
             "WHERE session_id = :id ORDER BY id"
         )
-        rows = reading(
-            database, location, lambda db: db.execute(text(chosen), {"id": session_id}).all()
-        )
+        rows = reading(database, lambda db: db.execute(text(chosen), {"id": session_id}).all())
         draft, tools = Draft(self.program), dict[str, str]()
         for row_id, message, time in rows:
             draft.at(time)

@@ -96,11 +96,12 @@ def is_state_file(path: str | os.PathLike[str]) -> bool:
     Raises:
         StoreUnavailableError: It cannot be read.
     """
-    location, database = opened(path)
+    database = opened(path)
     try:
-        if location.path is None or location.path.stat().st_size < _SMALLEST:
+        file = database.location.path
+        if file is None or file.stat().st_size < _SMALLEST:
             return False
-        reading(database, location, lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar())
+        reading(database, lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar())
     except StoreUnavailableError as error:
         cause = error.__cause__
         original = cause.orig if isinstance(cause, DBAPIError) else cause
@@ -129,7 +130,7 @@ class StateFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._location, self._database = opened(path)
+        self._database = opened(path)
         try:
             self._columns = self._read(_columns)
         except BaseException:
@@ -139,9 +140,10 @@ class StateFile:
             if missing := needed - self._columns.get(table, set()):
                 self.close()
                 lacks = f"column {min(missing)}" if table in self._columns else "rows to read"
-                msg = f"{self._location} has no {table} with {lacks}; name a state.db"
+                where = self._database.location
+                msg = f"{where} has no {table} with {lacks}; name a state.db"
                 if table not in self._columns:
-                    msg = f"{self._location} has no table {table}; name a state.db"
+                    msg = f"{where} has no table {table}; name a state.db"
                 raise StoreUnavailableError(msg)
 
     def __enter__(self) -> Self:
@@ -231,7 +233,7 @@ class StateFile:
         return int(self._read(lambda db: db.execute(counted).scalar_one()))
 
     def _read(self, unit: Callable[..., T]) -> T:
-        return reading(self._database, self._location, unit)
+        return reading(self._database, unit)
 
     def _exported(self, db: Connection, rowid: int) -> dict[str, Any] | None:
         row = (
