@@ -49,7 +49,7 @@ class ClaudeCode(History):
         self._summaries: dict[str, str] = {}
 
     def sessions(self) -> Iterator[dict[str, Any]]:
-        """Yield each session; those of subagents after the one that called them."""
+        """Yield each session, file by file: that of a subagent may come before its parent."""
         for file in super()._files():
             self._summaries.update(_summaries_in(file, self.longest))
         used: set[str] = set()

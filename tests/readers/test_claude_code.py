@@ -361,6 +361,23 @@ def test_subagents_are_children(take_in, transcript: Path, target: Path, write: 
     assert kept(target)["message_count"] == 6
 
 
+def test_a_subagent_whose_file_is_read_first_is_a_child_all_the_same(
+    take_in, tmp_path: Path, target: Path, write: Write
+):
+    main_id = MAIN.replace("1", "f")
+    own = {"sessionId": main_id}
+    write(tmp_path / "projects" / f"{main_id}.jsonl", [{**each, **own} for each in TALK])
+    called = user("v1", None, 8, "Count the pipes", agentId="a7f", isSidechain=True)
+    write(tmp_path / "projects" / "agent-a7f.jsonl", [{**called, **own}])
+
+    report = json.loads(take_in("claude-code", "--json", tmp_path / "projects").stdout)
+
+    assert report["imported"] == [f"agent-a7f-{main_id}", main_id]
+    assert report["detached"] == []
+    child = kept(target, f"agent-a7f-{main_id}")
+    assert (child["parent_session_id"], child["relation"]) == (main_id, "subagent")
+
+
 def test_a_fork_is_a_branch_of_what_it_was_made_from(take_in, transcript: Path, target, write):
     fork_id = MAIN.replace("1", "9")
     fork = transcript.with_name(f"{fork_id}.jsonl")
