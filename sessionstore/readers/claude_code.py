@@ -50,7 +50,8 @@ class ClaudeCode(History):
 
     def sessions(self) -> Iterator[dict[str, Any]]:
         """Yield each session, file by file: that of a subagent may come before its parent."""
-        for file in super()._files():
+        for file in self._files():
+            self.current = str(file)
             self._summaries.update(_summaries_in(file, self.longest))
         used: set[str] = set()
         for session in super().sessions():

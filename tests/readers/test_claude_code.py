@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sessionstore import SessionDB
+from sessionstore import ImportRejectedError, SessionDB
+from sessionstore.readers.histories import HISTORIES
 
 MAIN = "11111111-2222-4333-8444-555555555555"
 THEN = 1_767_225_600.0  # 2026-01-01 00:00:00 UTC
@@ -226,6 +227,29 @@ def test_a_damaged_line_is_named_and_nothing_comes_in(
     assert result.stderr.endswith("nothing was imported\n")
     with SessionDB(target, read_only=True) as db:
         assert db.session_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ('{"type": "user", ', "no JSON"),
+        ("x" * 5000, "longer than"),
+        (json.dumps(user("u9", None, 9, [float("nan")])), "Out of range"),
+    ],
+)
+def test_the_file_of_what_is_refused_is_known_to_a_program(
+    transcript: Path, target: Path, write: Write, last: str, said: str
+):
+    for name in ("0", "z"):
+        write(transcript.with_name(f"{name}.jsonl"), [user(name, None, 1, "hi", sessionId=name)])
+    with transcript.open("a") as file:
+        file.write(f"{last}\n")
+    history = HISTORIES["claude-code"](transcript.parent, longest=4000)
+
+    with SessionDB(target) as db, pytest.raises(ImportRejectedError, match=said):
+        db.import_sessions(history.sessions(), on_conflict="extend")
+
+    assert history.current == str(transcript)
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(take_in, transcript: Path, target: Path):
