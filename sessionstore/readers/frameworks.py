@@ -21,25 +21,10 @@ from sqlalchemy import Connection, text
 
 from sessionstore.engine import Database
 from sessionstore.errors import ImportRejectedError
+from sessionstore.readers import langchain_messages, openai_items
 from sessionstore.readers.database import opened, reading
 from sessionstore.readers.draft import Draft, figure, plain
 from sessionstore.readers.history import History
-from sessionstore.readers.kept import keep, tool_call
-from sessionstore.readers.openai_items import message_of
-
-# Of a message of LangChain that says nothing beside its content the role is enough.
-_PLAIN = {"human": "user", "ai": "assistant", "system": "system"}
-# The last chunk of a stream, or the sum of all, is stored as it is by who wrote it so.
-LANGCHAIN_ROLES = {
-    **_PLAIN,
-    "tool": "tool",
-    "HumanMessageChunk": "user",
-    "AIMessageChunk": "assistant",
-    "SystemMessageChunk": "system",
-    "ToolMessageChunk": "tool",
-}
-# What every message of LangChain says, also when it says nothing.
-_UNSAID: tuple[Any, ...] = (None, "", False, [], {})
 
 
 class _Tables(History):
@@ -116,7 +101,7 @@ class OpenAIAgents(_Tables):
     table, message, time = "agent_messages", "message_data", "created_at"
 
     def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
-        row = message_of(value, self.program, tools)
+        row = openai_items.message_of(value, self.program, tools)
         draft.add(row.pop("role"), **row)
 
 
@@ -129,32 +114,9 @@ class LangChain(_Tables):
 
     def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
         del tools  # a result says the name itself
-        kind, data = value.get("type"), value.get("data")
-        if not isinstance(kind, str) or not isinstance(data, dict):
-            msg = "a message of LangChain has a type and data"
-            raise TypeError(msg)
-        row: dict[str, Any] = {"content": data.get("content")}
-        if calls := data.get("tool_calls"):
-            if not isinstance(calls, list) or not all(isinstance(each, dict) for each in calls):
-                msg = "tool_calls is a list of objects"
-                raise TypeError(msg)
-            row["tool_calls"] = [
-                tool_call(
-                    call.get("id"),
-                    call.get("name"),
-                    json.dumps(call.get("args"), ensure_ascii=False),
-                )
-                for call in calls
-            ]
-        role = LANGCHAIN_ROLES.get(kind)
-        if role == "tool":
-            row["tool_call_id"], row["tool_name"] = data.get("tool_call_id"), data.get("name")
-        rest = {**data, "content": None}
-        said = {name for name, each in rest.items() if each not in _UNSAID} - {"type"}
-        if said or kind not in _PLAIN:
-            row["codex_message_items"] = keep(self.program, {**value, "data": rest})
-        draft.add(role or data.get("role") or kind, **row)
-        _use(draft, data)
+        row = langchain_messages.message_of(value, self.program)
+        draft.add(row.pop("role"), **row)
+        _use(draft, value["data"])
 
 
 def _use(draft: Draft, data: Mapping[str, Any]) -> None:
