@@ -31,6 +31,7 @@ from sessionstore.export.text import (
     name_and_arguments,
     one_line,
     safe,
+    state_of,
     written,
 )
 from sessionstore.records import ExportedSession, MessageRecord
@@ -139,7 +140,7 @@ def _message(message: MessageRecord) -> str:
         tool=one_line(message["tool_name"] or ""),
         when=_time(message["timestamp"]),
         live=message["active"],
-        state="" if message["active"] else "compacted" if message["compacted"] else "undone",
+        state=state_of(message),
         thoughts=thoughts,
         folded=folded,
         body=rendered(text) if as_markdown else "",

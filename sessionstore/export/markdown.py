@@ -15,6 +15,7 @@ from sessionstore.export.text import (
     name_and_arguments,
     one_line,
     safe,
+    state_of,
     written,
 )
 from sessionstore.records import ExportedSession, MessageRecord
@@ -74,8 +75,9 @@ def _message(message: MessageRecord) -> str:
     heading = f"## {_plain(message['role'] or 'unknown').capitalize()}"
     if message["tool_name"]:
         heading += f": {_plain(message['tool_name'])}"
-    state = "" if message["active"] else " (compacted)" if message["compacted"] else " (undone)"
-    parts = [heading + state]
+    if state := state_of(message):
+        heading += f" ({state})"
+    parts = [heading]
     if when := iso_time(message["timestamp"]):
         parts.append(f"*{when}*")
     thoughts = (message["reasoning"], message["reasoning_content"])

@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from sessionstore.records import MessageRecord
 from sessionstore.search.body import text_of
 
 # C0 but for newline and tab, DEL, C1: a terminal obeys these. Then the direction overrides,
@@ -65,6 +66,11 @@ def written(content: Any) -> str:
         kind = part.get("type") if isinstance(part, dict) else None
         parts.append(text or (f"[{kind}]" if isinstance(kind, str) else json_text(part)))
     return "\n".join(parts)
+
+
+def state_of(message: MessageRecord) -> str:
+    """Say what became of a message that is not live any more; "" of one that is."""
+    return "" if message["active"] else "compacted" if message["compacted"] else "undone"
 
 
 def calls_of(tool_calls: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from sessionstore.export.html import KNOWN_ROLES, rendered, written_call
-from sessionstore.export.text import calls_of, iso_time, one_line, safe, written
+from sessionstore.export.text import calls_of, iso_time, one_line, safe, state_of, written
 from sessionstore.records import (
     ContextMessage,
     DayUsage,
@@ -107,17 +107,13 @@ def runs(messages: Iterable[MessageRecord], at: int | None) -> Iterator[dict[str
         messages: In order.
         at: The message that is asked for; its run is not folded.
     """
-    for state, run in itertools.groupby(messages, _state):
+    for state, run in itertools.groupby(messages, state_of):
         members = [message(each) for each in run]
         yield {
             "state": state,
             "messages": members,
             "open": any(each["id"] == at for each in members),
         }
-
-
-def _state(record: MessageRecord) -> str:
-    return "" if record["active"] else "compacted" if record["compacted"] else "undone"
 
 
 def message(record: MessageRecord) -> dict[str, Any]:
@@ -134,7 +130,7 @@ def message(record: MessageRecord) -> dict[str, Any]:
         "role": one_line(role),
         "tool": one_line(record["tool_name"] or ""),
         "when": moment(record["timestamp"]),
-        "state": _state(record),
+        "state": state_of(record),
         "thoughts": [each[:_LONGEST] for each in thoughts],
         "body": rendered(text, highlight=highlighted) if as_markdown else "",
         "text": text[:_LONGEST],
