@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from sessionstore.export.html import KNOWN_ROLES, rendered, written_call
-from sessionstore.export.text import calls_of, iso_time, one_line, safe, state_of, written
+from sessionstore.export import html
+from sessionstore.export.text import iso_time, one_line, safe, state_of
 from sessionstore.records import (
     ContextMessage,
     DayUsage,
@@ -28,7 +28,6 @@ from sessionstore.wording import ago, at_time, byte_size, dollars, short
 
 # More of a text is a page by itself: a tool's result may be megabytes.
 _LONGEST = 20_000
-_LONG_RESULT = 600
 _MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 _CHART = (320, 120)  # width and height, in the units of its view box
 _UNKNOWN = "unknown"
@@ -118,29 +117,19 @@ def runs(messages: Iterable[MessageRecord], at: int | None) -> Iterator[dict[str
 
 def message(record: MessageRecord) -> dict[str, Any]:
     """Give what pages show of a message."""
-    role = record["role"] or _UNKNOWN
-    text = safe(written(record["content"]))
-    thoughts = [safe(each) for each in (record["reasoning"], record["reasoning_content"]) if each]
-    cut = len(text) > _LONGEST
-    as_markdown = role != "tool" and text != "" and not cut
-    return {
+    whole = html.shown(record)
+    cut = len(whole.text) > _LONGEST
+    as_markdown = whole.is_markdown and not cut
+    return whole._asdict() | {
         "id": record["id"],
         "text_href": address("/text", id=record["session_id"], message=record["id"]),
-        "kind": role if role in KNOWN_ROLES else "other",
-        "role": one_line(role),
-        "tool": one_line(record["tool_name"] or ""),
         "when": moment(record["timestamp"]),
-        "state": state_of(record),
-        "thoughts": [each[:_LONGEST] for each in thoughts],
-        "body": rendered(text, highlight=highlighted) if as_markdown else "",
-        "text": text[:_LONGEST],
-        "length": len(text),
+        "body": html.rendered(whole.text, highlight=highlighted) if as_markdown else "",
+        "length": len(whole.text),
         "cut": cut,
-        "folded": one_line(text[:80]) if role == "tool" and len(text) > _LONG_RESULT else "",
-        "calls": [
-            (name, arguments[:_LONGEST])
-            for name, arguments in map(written_call, calls_of(record["tool_calls"]))
-        ],
+        "text": whole.text[:_LONGEST],
+        "thoughts": [each[:_LONGEST] for each in whole.thoughts],
+        "calls": [(name, arguments[:_LONGEST]) for name, arguments in whole.calls],
     }
 
 
