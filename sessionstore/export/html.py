@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import resources
@@ -28,8 +27,8 @@ from markupsafe import Markup
 from sessionstore.export.jsonl import json_text
 from sessionstore.export.text import (
     calls_of,
-    name_and_arguments,
     one_line,
+    read_call,
     safe,
     state_of,
     written,
@@ -184,13 +183,8 @@ def _message(message: MessageRecord) -> str:
 
 def _call(call: Any) -> tuple[str, str]:
     """Give the name and the arguments of a tool call, JSON set out in lines."""
-    name, arguments = name_and_arguments(call)
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return one_line(name), safe(arguments)
-    return one_line(name), safe(json_text(arguments, indent=2))
+    _, name, arguments, is_json = read_call(call)
+    return one_line(name), safe(json_text(arguments, indent=2) if is_json else arguments)
 
 
 def _time(moment: float | None) -> str:

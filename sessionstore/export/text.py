@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sessionstore.records import MessageRecord
 from sessionstore.search.body import text_of
@@ -86,6 +87,34 @@ def name_and_arguments(call: Any) -> tuple[str, Any]:
     if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
         return "call", call
     return inner["name"], inner.get("arguments", inner.get("input", ""))
+
+
+class ToolCall(NamedTuple):
+    """A tool call that was read.
+
+    Attributes:
+        call_id: Its id, of whatever type; None if it has none.
+        name: The tool.
+        arguments: What it is given.
+        is_json: False: the arguments are a text that is no JSON, or too deep to be read.
+    """
+
+    call_id: Any
+    name: str
+    arguments: Any
+    is_json: bool
+
+
+def read_call(call: Any) -> ToolCall:
+    """Read a call as `name_and_arguments` does, and its arguments from their JSON."""
+    name, arguments = name_and_arguments(call)
+    call_id = call.get("id") if isinstance(call, dict) else None
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return ToolCall(call_id, name, arguments, is_json=False)
+    return ToolCall(call_id, name, arguments, is_json=True)
 
 
 def iso_time(moment: float | None) -> str | None:
