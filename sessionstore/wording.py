@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
+from sessionstore.records import ModelUsage, SessionRecord
+
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MOST_DOLLARS = 1e15
 _UNKNOWN = "unknown"
@@ -52,6 +54,19 @@ def dollars(amount: float | None) -> str:
     if amount is None:
         return _UNKNOWN
     return f"${amount:,.4f}" if abs(amount) < _MOST_DOLLARS else f"${amount:.4g}"
+
+
+def known_cost(used: SessionRecord | ModelUsage) -> float | None:
+    """Give what something cost: what was paid, else the estimate, else None."""
+    actual = used["actual_cost_usd"]
+    return used["estimated_cost_usd"] if actual is None else actual
+
+
+def cost(used: SessionRecord | ModelUsage) -> str:
+    """Write what something cost; an estimate says that it is one."""
+    amount = known_cost(used)
+    about = "about " if amount is not None and used["actual_cost_usd"] is None else ""
+    return about + dollars(amount)
 
 
 def byte_size(size: int) -> str:

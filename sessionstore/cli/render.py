@@ -16,7 +16,7 @@ from sessionstore.cli.output import is_terminal
 from sessionstore.export import json_text
 from sessionstore.export.text import calls_of, name_and_arguments, one_line, safe, written
 from sessionstore.records import MessageRecord, SearchHit, SessionRecord, SessionSummary
-from sessionstore.wording import ago, at_time, dollars, plural, short
+from sessionstore.wording import ago, at_time, cost, plural, short
 
 # A table of sessions needs so many columns; below, each session gets two lines.
 _TABLE_WIDTH = 90
@@ -157,7 +157,7 @@ def _facts(console: Console, session: SessionRecord) -> None:
                 plural(session["message_count"], "message"),
                 plural(session["tool_call_count"], "tool call"),
                 f"{session['input_tokens']:,} tokens in, {session['output_tokens']:,} out",
-                _cost(session),
+                f"cost {cost(session)}",
             )
         ),
     ]
@@ -174,14 +174,6 @@ def _life(session: SessionRecord) -> Iterable[str]:
     else:
         reason = one_line(session["end_reason"] or "no reason given")
         yield f"ended {at_time(session['ended_at'])} ({reason})"
-
-
-def _cost(session: SessionRecord) -> str:
-    if session["actual_cost_usd"] is not None:
-        return f"cost {dollars(session['actual_cost_usd'])}"
-    if session["estimated_cost_usd"] is not None:
-        return f"cost about {dollars(session['estimated_cost_usd'])}"
-    return "cost unknown"
 
 
 def _role_line(console: Console, message: MessageRecord, moment: str) -> None:

@@ -24,7 +24,7 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.web.code import highlighted
-from sessionstore.wording import ago, at_time, byte_size, dollars, short
+from sessionstore.wording import ago, at_time, byte_size, cost, dollars, known_cost, short
 
 # More of a text is a page by itself: a tool's result may be megabytes.
 _LONGEST = 20_000
@@ -69,9 +69,6 @@ def session(record: SessionRecord, **more: Any) -> dict[str, Any]:
         **more: More of the address of its conversation.
     """
     entry: dict[str, Any] = dict(record)
-    cost = record["actual_cost_usd"]
-    estimated = cost is None
-    cost = record["estimated_cost_usd"] if estimated else cost
     return {
         "id": record["id"],
         "href": address("/session", id=record["id"], **more),
@@ -92,7 +89,7 @@ def session(record: SessionRecord, **more: Any) -> dict[str, Any]:
         "tokens": short(record["input_tokens"] + record["output_tokens"]),
         "input_tokens": record["input_tokens"],
         "output_tokens": record["output_tokens"],
-        "cost": "" if cost is None else ("about " if estimated else "") + dollars(cost),
+        "cost": "" if known_cost(record) is None else cost(record),
         "pinned": record["pinned"],
         "archived": record["archived"],
         "prompt": safe(record["system_prompt"] or ""),
@@ -239,10 +236,16 @@ def _chart(title: str, values: Sequence[tuple[str, float | None, str]], *, uprig
 
 def usage_row(row: DayUsage | GroupUsage, name: str) -> tuple[str, str, str, str, str]:
     """Give a line of a table of statistics."""
-    cost = dollars(row["cost_usd"])
+    sum_of_costs = dollars(row["cost_usd"])
     if row["cost_usd"] is not None and row["known_sessions"] < row["sessions"]:
-        cost += f" (known for {row['known_sessions']:,})"
-    return (name, f"{row['sessions']:,}", f"{row['messages']:,}", f"{row['total_tokens']:,}", cost)
+        sum_of_costs += f" (known for {row['known_sessions']:,})"
+    return (
+        name,
+        f"{row['sessions']:,}",
+        f"{row['messages']:,}",
+        f"{row['total_tokens']:,}",
+        sum_of_costs,
+    )
 
 
 def file_parts(sizes: FileSizes) -> list[tuple[str, str, str, float]]:
