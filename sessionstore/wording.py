@@ -20,6 +20,11 @@ def at_time(moment: float | None, form: str = "%Y-%m-%d %H:%M") -> str:
         return _UNKNOWN
 
 
+def utc_offset_s() -> int:
+    """Say how far local time is ahead of UTC now, in seconds."""
+    return time.localtime().tm_gmtoff
+
+
 def ago(moment: float | None, *, now: float | None = None) -> str:
     """Write how long ago it was; beyond a month, or in the future, the date."""
     current = time.time() if now is None else now

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, cast
 
 import click
@@ -15,6 +14,7 @@ from sessionstore.errors import SessionNotFoundError
 from sessionstore.options import Count, asks_something, fields_of, filter_options, since, until
 from sessionstore.records import SearchSort, SessionFilter
 from sessionstore.store.whole import size_of
+from sessionstore.wording import utc_offset_s
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
@@ -208,7 +208,7 @@ def stats(*, days: int, as_json: bool) -> None:
     """
     with opened() as db:
         sums = db.usage_totals()
-        by_day = db.usage_by_day(_utc_offset_s())
+        by_day = db.usage_by_day(utc_offset_s())
         figures: dict[str, Any] = {
             "location": str(db.location),
             "size_bytes": size_of(db.location),
@@ -224,9 +224,3 @@ def stats(*, days: int, as_json: bool) -> None:
     from sessionstore.cli import tables
 
     tables.statistics(figures)
-
-
-def _utc_offset_s() -> int:
-    """Say how far local time is ahead of UTC now."""
-    offset = datetime.now().astimezone().utcoffset()
-    return 0 if offset is None else int(offset.total_seconds())

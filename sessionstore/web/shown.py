@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
@@ -261,8 +260,3 @@ def file_parts(sizes: FileSizes) -> list[tuple[str, str, str, float]]:
         )
         for part, name in PARTS.items()
     ]
-
-
-def today_offset_s() -> int:
-    """Say how far local time is ahead of UTC now, in seconds."""
-    return time.localtime().tm_gmtoff
