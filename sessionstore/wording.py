@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 
@@ -10,6 +11,7 @@ from sessionstore.records import ModelUsage, SessionRecord
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MOST_DOLLARS = 1e15
 _UNKNOWN = "unknown"
+_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 
 
 def at_time(moment: float | None, form: str = "%Y-%m-%d %H:%M") -> str:
@@ -59,6 +61,11 @@ def dollars(amount: float | None) -> str:
     if amount is None:
         return _UNKNOWN
     return f"${amount:,.4f}" if abs(amount) < _MOST_DOLLARS else f"${amount:.4g}"
+
+
+def marked_pieces(snippet: str) -> list[str]:
+    """Part a snippet at its marks: every second piece, from the second on, stood between two."""
+    return _MARKED.split(snippet)
 
 
 def known_cost(used: SessionRecord | ModelUsage) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +15,7 @@ from sessionstore.cli.output import is_terminal
 from sessionstore.export import json_text
 from sessionstore.export.text import calls_of, name_and_arguments, one_line, safe, written
 from sessionstore.records import MessageRecord, SearchHit, SessionRecord, SessionSummary
-from sessionstore.wording import ago, at_time, cost, plural, short
+from sessionstore.wording import ago, at_time, cost, marked_pieces, plural, short
 
 # A table of sessions needs so many columns; below, each session gets two lines.
 _TABLE_WIDTH = 90
@@ -27,7 +26,6 @@ _PIPE_WIDTH = 10_000
 _FOLDED = 200
 _ROLE_STYLES = {"user": "bold green", "assistant": "bold cyan", "tool": "bold magenta"}
 _OTHER_ROLE = "bold yellow"
-_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 
 
 class _Console(Console):
@@ -249,7 +247,6 @@ def _hit(console: Console, hit: SearchHit) -> Text:
     snippet = one_line(hit["snippet"])
     if not console.is_terminal or console.is_dumb_terminal:
         return line.append(snippet)
-    # Odd pieces of the split are what stood between the marks.
-    for at, piece in enumerate(_MARKED.split(snippet)):
+    for at, piece in enumerate(marked_pieces(snippet)):
         line.append(piece, "bold black on yellow" if at % 2 else None)
     return line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
@@ -23,11 +22,19 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.web.code import highlighted
-from sessionstore.wording import ago, at_time, byte_size, cost, dollars, known_cost, short
+from sessionstore.wording import (
+    ago,
+    at_time,
+    byte_size,
+    cost,
+    dollars,
+    known_cost,
+    marked_pieces,
+    short,
+)
 
 # More of a text is a page by itself: a tool's result may be megabytes.
 _LONGEST = 20_000
-_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 _CHART = (320, 120)  # width and height, in the units of its view box
 _UNKNOWN = "unknown"
 PARTS = {
@@ -163,7 +170,7 @@ def grouped(hits: Sequence[SearchHit]) -> list[dict[str, Any]]:
 def _around(hit: SearchHit) -> list[ContextMessage]:
     """Give the messages before and after a hit, without itself as far as that is certain."""
     context = hit["context"]
-    said = " ".join(_MARKED.sub(r"\1", hit["snippet"]).strip(".… ").split())[:40]
+    said = " ".join("".join(marked_pieces(hit["snippet"])).strip(".… ").split())[:40]
     own = [
         at
         for at, each in enumerate(context)
@@ -176,10 +183,9 @@ def _around(hit: SearchHit) -> list[ContextMessage]:
 
 def marked(snippet: str) -> Markup:
     """Turn the marks of a snippet into marks of a page; all else in it is text."""
-    pieces = _MARKED.split(safe(snippet))
     return Markup().join(
         Markup("<mark>{}</mark>").format(piece) if at % 2 else piece
-        for at, piece in enumerate(pieces)
+        for at, piece in enumerate(marked_pieces(safe(snippet)))
     )
 
 
