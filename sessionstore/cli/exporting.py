@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from sessionstore.location import Location
 from sessionstore.options import filter_options
 from sessionstore.records import ExportedSession, SessionFilter
 from sessionstore.store import SessionDB
+from sessionstore.upkeep.backup import files_of, put_in_place, temporary_beside
 from sessionstore.wording import plural
 
 Sessions = Iterator[ExportedSession]
@@ -230,10 +230,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _refuse_store(location: Location, target: Path) -> None:
-    if location.path is None:
-        return
-    files = {Path(f"{location.path}{side}") for side in ("", "-wal", "-shm", "-journal", "-lock")}
-    if Path(os.path.realpath(target)) in files:
+    if location.path is not None and Path(os.path.realpath(target)) in files_of(location.path):
         raise Failure(f"{target} is the store itself; name another file")
 
 
@@ -256,11 +253,7 @@ def _replace(target: Path, write: Callable[[BinaryIO], None]) -> None:
     """Write beside the target and take its place at the end: a failure keeps the old one."""
     if not target.parent.is_dir():
         raise Failure(f"{target.parent} is no folder; make it, or name another file")
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
+    with temporary_beside(target) as made:
+        with made.open("wb") as stream:
             write(stream)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        put_in_place(made, target)
