@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
-from sessionstore.cli.output import Failure, is_terminal, write_json
+from sessionstore.cli.output import Failure, is_terminal, json_option, write_json
 from sessionstore.cli.store import chosen_location, store_options
 from sessionstore.errors import ImportRejectedError
 from sessionstore.export.text import one_line, safe
@@ -52,7 +52,7 @@ _MB = 10**6
     metavar="MB",
     help="Refuse a file with a longer line; it is held in memory.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_option
 @store_options
 def import_(
     *, file: Sequence[str], program: str | None, dry_run: bool, longest_mb: int, as_json: bool

@@ -15,6 +15,8 @@ from sessionstore.export.text import safe
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 _OBEYED_IN_JSON = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+
 
 class Failure(click.ClickException):
     """The command cannot do it; one line on stderr, exit status 1."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from sessionstore.cli.asking import confirm, yes_option
-from sessionstore.cli.output import Failure, is_terminal, talk, write_json
+from sessionstore.cli.output import Failure, is_terminal, json_option, talk, write_json
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import (
     chosen_location,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 # So many ids are named, and the rest counted.
 _NAMED = 10
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-
 
 def _changed(what: str, change: Callable[[SessionDB], None], *, as_json: bool) -> None:
     """Do something to the file, and say how large it was and is."""
@@ -53,7 +51,7 @@ def _changed(what: str, change: Callable[[SessionDB], None], *, as_json: bool) -
 
 
 @click.command()
-@_as_json
+@json_option
 @store_options
 def optimize(*, as_json: bool) -> None:
     """Merge the search index, and refresh statistics.
@@ -64,7 +62,7 @@ def optimize(*, as_json: bool) -> None:
 
 
 @click.command()
-@_as_json
+@json_option
 @store_options
 def vacuum(*, as_json: bool) -> None:
     """Give free space back to the disk.
@@ -76,7 +74,7 @@ def vacuum(*, as_json: bool) -> None:
 
 
 @click.command()
-@_as_json
+@json_option
 @store_options
 def purge(*, as_json: bool) -> None:
     """Leave no byte of deleted text in the file.
@@ -92,7 +90,7 @@ def purge(*, as_json: bool) -> None:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace FILE if there is one.")
-@_as_json
+@json_option
 @store_options
 def backup(*, file: Path, force: bool, as_json: bool) -> None:
     """Copy the store into FILE while it is in use.
@@ -119,7 +117,7 @@ def backup(*, file: Path, force: bool, as_json: bool) -> None:
     help="Also replace a store that cannot be opened. Nobody can tell then who uses it.",
 )
 @yes_option
-@_as_json
+@json_option
 @store_options
 def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> None:
     """Put a backup in the place of the store.
@@ -159,7 +157,7 @@ def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> N
     metavar="NEW",
     help="The new store; nothing may be there.",
 )
-@_as_json
+@json_option
 @store_options
 def recover(*, file: Path, output: Path, as_json: bool) -> None:
     """Save what can be read of a damaged FILE into a new store.
@@ -245,7 +243,7 @@ def _named(ids: Sequence[str]) -> str:
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@_as_json
+@json_option
 def copy(*, source: str, target: str, as_json: bool) -> None:
     """Copy a whole store into an empty one, a file or a server.
 
