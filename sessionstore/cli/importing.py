@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
-from sessionstore.cli.output import Failure, is_terminal, json_option, write_json
+from sessionstore.cli.output import Failure, is_terminal, json_option, named, write_json
 from sessionstore.cli.store import chosen_location, store_options
 from sessionstore.errors import ImportRejectedError
-from sessionstore.export.text import one_line, safe
+from sessionstore.export.text import safe
 from sessionstore.location import Location
 from sessionstore.options import Count
 from sessionstore.readers.histories import HISTORIES
@@ -29,7 +29,6 @@ from sessionstore.store import SessionDB
 from sessionstore.wording import plural
 
 _PROGRESS_S = 0.1
-_NAMED = 10
 _STDIN = "-"
 _MB = 10**6
 
@@ -237,13 +236,13 @@ def _show(report: ImportReport, sources: Sequence[_Source], *, dry_run: bool) ->
     ):
         if ids:
             expected = ids is report["unchanged"] or ids is report["extended"]
-            named = "" if expected else f": {_named(ids)}"
-            click.echo(f"{plural(len(ids), 'session')} {said}{named}")
+            which = "" if expected else f": {named(ids)}"
+            click.echo(f"{plural(len(ids), 'session')} {said}{which}")
     if report["retitled"]:
         titles = [f"{each} is {title!r}" for each, title in report["retitled"].items()]
         click.echo(
             f"{plural(len(titles), 'session')} with a title that is taken got the next number: "
-            f"{_named(titles)}"
+            f"{named(titles)}"
         )
     for source in sources:
         for key, said, noun in (
@@ -254,13 +253,8 @@ def _show(report: ImportReport, sources: Sequence[_Source], *, dry_run: bool) ->
         ):
             if counts := source.about.get(key):
                 rows = [f"{name} ({plural(count, noun)})" for name, count in counts.items()]
-                click.echo(f"{safe(source.name)}: {said}: {_named(rows)}")
+                click.echo(f"{safe(source.name)}: {said}: {named(rows)}")
         if others := source.about.get("other_files"):
             click.echo(f"{safe(source.name)}: {plural(others, 'file')} of other kinds not read")
         for file in source.about.get("unfinished", ()):
             click.echo(f"{safe(file)}: the last line is half written and left for the next time")
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(map(one_line, names[:_NAMED]))
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown

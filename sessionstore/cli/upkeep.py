@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from sessionstore.cli.asking import confirm, yes_option
-from sessionstore.cli.output import Failure, is_terminal, json_option, talk, write_json
+from sessionstore.cli.output import Failure, is_terminal, json_option, named, talk, write_json
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import (
     chosen_location,
@@ -29,9 +29,6 @@ from sessionstore.wording import byte_size, plural
 
 if TYPE_CHECKING:
     from sessionstore.upkeep import RecoveryReport
-
-# So many ids are named, and the rest counted.
-_NAMED = 10
 
 
 def _changed(what: str, change: Callable[[SessionDB], None], *, as_json: bool) -> None:
@@ -221,9 +218,9 @@ def _show_recovery(report: RecoveryReport) -> None:
         (report["without_title"], "without their title, which another one has"),
     ):
         if ids:
-            click.echo(f"{plural(len(ids), 'session')} {said}: {_named(ids)}")
+            click.echo(f"{plural(len(ids), 'session')} {said}: {named(ids)}")
     if report["not_taken"]:
-        click.echo(f"Tables that could not be taken over: {_named(report['not_taken'])}")
+        click.echo(f"Tables that could not be taken over: {named(report['not_taken'])}")
     for problem in report["problems"]:
         click.echo(f"  {one_line(problem)}")
     if (more := report["problem_count"] - len(report["problems"])) > 0:
@@ -233,11 +230,6 @@ def _show_recovery(report: RecoveryReport) -> None:
         if report["whole"]
         else "Damaged: what is told above is all that is known of what is lost"
     )
-
-
-def _named(ids: Sequence[str]) -> str:
-    shown = ", ".join(map(one_line, ids[:_NAMED]))
-    return f"{shown} and {len(ids) - _NAMED} more" if len(ids) > _NAMED else shown
 
 
 @click.command()
