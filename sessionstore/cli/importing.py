@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
+from sessionstore.cli.asking import dry_run_option
 from sessionstore.cli.output import Failure, is_terminal, json_option, named, write_json
 from sessionstore.cli.store import chosen_location, store_options
 from sessionstore.errors import ImportRejectedError
@@ -41,7 +42,7 @@ _MB = 10**6
     type=click.Choice(list(HISTORIES)),
     help="FILE is the history of this program, or a folder of it.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would come in, and write nothing.")
+@dry_run_option
 @click.option(
     "--longest-line",
     "longest_mb",
