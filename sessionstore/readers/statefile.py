@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from sessionstore.codec import JSON, encode_json, parse_content, parse_json
+from sessionstore.codec import JSON, as_text, encode_json, parse_content, parse_json, parse_text
 from sessionstore.errors import StoreUnavailableError
 from sessionstore.readers.database import opened, reading
 from sessionstore.records import MessageRecord, ModelUsageLine, SessionRecord
@@ -374,12 +374,9 @@ def _content(stored: str | None, encoding: str | None) -> Any:
 
 def _encoded_text(stored: str | None) -> str | None:
     try:
-        value = None if stored is None else parse_json(stored)
+        return None if stored is None else parse_text(stored)
     except ValueError:
         return stored
-    if isinstance(value, list):
-        return "".join(piece for piece in value if isinstance(piece, str))
-    return value if isinstance(value, str) else stored
 
 
 def _json(stored: Any) -> Any:
@@ -396,9 +393,7 @@ def _json(stored: Any) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return None if value is None else as_text(value)
 
 
 def _plain(value: Any) -> str | None:
