@@ -16,12 +16,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import DBAPIError
 
 from sessionstore.codec import JSON, as_text, encode_json, parse_content, parse_json, parse_text
 from sessionstore.errors import StoreUnavailableError
 from sessionstore.readers.database import opened, reading
 from sessionstore.records import MessageRecord, ModelUsageLine, SessionRecord
+from sessionstore.reporting import sqlite_code
 
 T = TypeVar("T")
 
@@ -103,9 +103,7 @@ def is_state_file(path: str | os.PathLike[str]) -> bool:
             return False
         reading(database, lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar())
     except StoreUnavailableError as error:
-        cause = error.__cause__
-        original = cause.orig if isinstance(cause, DBAPIError) else cause
-        if getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        if sqlite_code(error) == sqlite3.SQLITE_NOTADB:
             return False
         raise
     else:
