@@ -20,7 +20,14 @@ from sqlalchemy import Connection, text
 from sessionstore.codec import JSON, as_text, encode_json, parse_content, parse_json, parse_text
 from sessionstore.errors import StoreUnavailableError
 from sessionstore.readers.database import opened, reading
-from sessionstore.records import MessageRecord, ModelUsageLine, SessionRecord
+from sessionstore.records import (
+    COSTS,
+    COUNTERS,
+    SESSION_COUNTERS,
+    MessageRecord,
+    ModelUsageLine,
+    SessionRecord,
+)
 from sessionstore.reporting import sqlite_code
 
 T = TypeVar("T")
@@ -42,16 +49,6 @@ _KNOWN: dict[str, set[str]] = {
 _READ = {*_KNOWN, "system_prompts", "schema_version", "alembic_version"}
 _NEEDED = {"sessions": {"id"}, "messages": {"id", "session_id", "role"}}
 
-_COSTS = ("estimated_cost_usd", "actual_cost_usd")
-_TOKENS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "api_call_count",
-)
-_SESSION_COUNTS = (*_TOKENS, "message_count", "tool_call_count", "rewind_count")
 _SESSION_TEXTS = (
     "user_id",
     "model",
@@ -300,8 +297,8 @@ def _session(row: Mapping[Any, Any]) -> dict[str, Any]:
         "ended_at": _number(row.get("ended_at")),
         "model_config": _json(config),
         "relation": relation if relation in _RELATIONS else None,
-        **{name: _whole(row.get(name)) for name in _SESSION_COUNTS},
-        **{name: _number(row.get(name)) for name in _COSTS},
+        **{name: _whole(row.get(name)) for name in SESSION_COUNTERS},
+        **{name: _number(row.get(name)) for name in COSTS},
         **{name: _is_set(row.get(name)) for name in ("archived", "pinned")},
     }
 
@@ -334,15 +331,15 @@ def _usage_lines(
     lines: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
         key = tuple(_plain(row.get(name)) or "" for name in ("model", "billing_provider", "task"))
-        figures = {name: _whole(row.get(name)) for name in _TOKENS}
-        costs = {name: _number(row.get(name)) for name in _COSTS}
+        figures = {name: _whole(row.get(name)) for name in COUNTERS}
+        costs = {name: _number(row.get(name)) for name in COSTS}
         first, last = (_number(row.get(name)) for name in ("first_seen", "last_seen"))
         line = lines.setdefault(
             key,
             {
                 **dict(zip(("model", "billing_provider", "task"), key, strict=True)),
-                **dict.fromkeys(_TOKENS, 0),
-                **dict.fromkeys(_COSTS),
+                **dict.fromkeys(COUNTERS, 0),
+                **dict.fromkeys(COSTS),
                 "first_seen": session["started_at"] if first is None else first,
                 "last_seen": session["started_at"] if last is None else last,
             },
