@@ -27,10 +27,9 @@ def utc_offset_s() -> int:
     return time.localtime().tm_gmtoff
 
 
-def ago(moment: float | None, *, now: float | None = None) -> str:
+def ago(moment: float | None) -> str:
     """Write how long ago it was; beyond a month, or in the future, the date."""
-    current = time.time() if now is None else now
-    if moment is None or not -_MINUTE < (gone := current - moment) < 31 * _DAY:
+    if moment is None or not -_MINUTE < (gone := time.time() - moment) < 31 * _DAY:
         return at_time(moment, "%Y-%m-%d")
     if gone < _MINUTE:
         return "now"

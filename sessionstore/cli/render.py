@@ -48,7 +48,7 @@ def sessions(found: Sequence[SessionSummary]) -> None:
     rows = [
         (
             one_line(each["id"]),
-            _heading(each, marked=True),
+            _heading(each),
             one_line(each["source"] or "unknown"),
             ago(each["last_active"]),
             f"{each['message_count']:,}",
@@ -78,7 +78,7 @@ def sessions(found: Sequence[SessionSummary]) -> None:
 
 def _stacked(console: Console, found: Sequence[SessionSummary]) -> None:
     for at, each in enumerate(found):
-        heading = _heading(each, marked=True)
+        heading = _heading(each)
         heading.truncate(console.width, overflow="ellipsis")
         heading.stylize("bold")
         if at:
@@ -99,16 +99,16 @@ def plural_short(number: int, noun: str) -> str:
     return f"{short(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def _heading(session: SessionRecord | SessionSummary, *, marked: bool = False) -> Text:
-    marks = [mark for mark in ("pinned", "archived") if marked and session[mark]]
-    lead = Text("".join(f"[{mark}] " for mark in marks), style="yellow")
+def _heading(session: SessionSummary) -> Text:
+    marks = "".join(f"[{mark}] " for mark in ("pinned", "archived") if session[mark])
+    lead = Text(marks, style="yellow")
     if session["title"]:
         return lead.append(one_line(session["title"]), "default")
-    said = one_line(str(session.get("preview") or "")) or "(no text)"
+    said = one_line(session["preview"]) or "(no text)"
     return lead.append(said, "dim default")
 
 
-def _tokens(session: SessionRecord | SessionSummary) -> int:
+def _tokens(session: SessionSummary) -> int:
     return session["input_tokens"] + session["output_tokens"]
 
 

@@ -67,17 +67,12 @@ def address(path: str, /, **query: Any) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def session(record: SessionRecord, **more: Any) -> dict[str, Any]:
-    """Give what pages show of a session.
-
-    Args:
-        record: The session, or an entry of a list.
-        **more: More of the address of its conversation.
-    """
+def session(record: SessionRecord) -> dict[str, Any]:
+    """Give what pages show of a session, or of an entry of a list."""
     entry: dict[str, Any] = dict(record)
     return {
         "id": record["id"],
-        "href": address("/session", id=record["id"], **more),
+        "href": address("/session", id=record["id"]),
         "title": one_line(record["title"] or entry.get("preview") or record["id"]),
         "titled": record["title"] is not None,
         "name": record["title"] or "",
