@@ -134,11 +134,10 @@ class StateFile:
         for table, needed in _NEEDED.items():
             if missing := needed - self._columns.get(table, set()):
                 self.close()
-                lacks = f"column {min(missing)}" if table in self._columns else "rows to read"
-                where = self._database.location
-                msg = f"{where} has no {table} with {lacks}; name a state.db"
+                lacks = f"{table} with column {min(missing)}"
                 if table not in self._columns:
-                    msg = f"{where} has no table {table}; name a state.db"
+                    lacks = f"table {table}"
+                msg = f"{self._database.location} has no {lacks}; name a state.db"
                 raise StoreUnavailableError(msg)
 
     def __enter__(self) -> Self:
@@ -203,10 +202,6 @@ class StateFile:
             ),
         }
         return {what: count for what, count in counts.items() if count}
-
-    def session_count(self) -> int:
-        """Count the sessions."""
-        return self._count("count(*)", "sessions", f"WHERE {_HAS_ID}")
 
     def sessions(self) -> Iterator[dict[str, Any]]:
         """Yield each session with its messages, oldest first, as an export has them."""

@@ -72,8 +72,11 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     before = state(path)
     with StateFile(path) as file:
         sessions = list(file.sessions())
-        assert len(sessions) == file.session_count()
     assert state(path) == before
+    with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as raw:
+        (count,) = raw.execute("SELECT count(*) FROM sessions WHERE id <> ''").fetchone()
+    raw.close()
+    assert len(sessions) == count
     return {each["id"]: each for each in sessions}
 
 
