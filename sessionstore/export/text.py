@@ -8,6 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from sessionstore.export.jsonl import json_text
 from sessionstore.records import MessageRecord
 from sessionstore.search.body import text_of
 
@@ -55,8 +56,6 @@ def file_name(session_id: str, shown: str | None = None) -> str:
 
 def written(content: Any) -> str:
     """Give the text of a message's content; of parts without text their kind."""
-    from sessionstore.export.jsonl import json_text
-
     if content is None:
         return ""
     if isinstance(content, str):
