@@ -37,7 +37,7 @@ class Draft:
             self.now = moment
             self._first = moment if self._first is None else self._first
 
-    def lacks(self, **fields: Any) -> None:
+    def fill_missing(self, **fields: Any) -> None:
         """Fill fields of the session that say nothing yet."""
         for name, value in fields.items():
             if value not in (None, "", {}) and self.fields.get(name) is None:

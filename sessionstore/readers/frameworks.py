@@ -44,7 +44,7 @@ class _Tables(History):
             for session_id in self._ids(database):
                 draft = self._read(database, session_id)
                 if draft.rows:
-                    draft.lacks(id=session_id)
+                    draft.fill_missing(id=session_id)
                     yield draft.exported()
         finally:
             database.close()
@@ -122,7 +122,7 @@ class LangChain(_Tables):
 def _use(draft: Draft, data: Mapping[str, Any]) -> None:
     usage, told = data.get("usage_metadata"), data.get("response_metadata")
     model = plain(told.get("model_name")) if isinstance(told, dict) else None
-    draft.lacks(model=model)
+    draft.fill_missing(model=model)
     if not isinstance(usage, dict):
         return
     into, out = usage.get("input_token_details"), usage.get("output_token_details")
