@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -17,7 +16,7 @@ from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_sessions, store_options
 from sessionstore.engine import make_private_folder
 from sessionstore.export import FORMS, pieces
-from sessionstore.export.text import safe
+from sessionstore.export.text import file_name, safe
 from sessionstore.location import Location
 from sessionstore.options import filter_options
 from sessionstore.records import ExportedSession, SessionFilter
@@ -191,8 +190,6 @@ def _write_files(
     sessions: Iterator[tuple[str, ExportedSession]], shape: _Shape, folder: Path, *, force: bool
 ) -> None:
     """Write a file for each session into a folder, which is made, mode 0700."""
-    from sessionstore.export.text import file_name
-
     make_private_folder(folder)
     count = 0
     for session_id, session in sessions:
@@ -235,25 +232,20 @@ def _refuse_store(location: Location, target: Path) -> None:
 
 
 def _write_to_file(text: Iterator[str], target: Path) -> None:
-    def write(stream: BinaryIO) -> None:
-        stream.writelines(_encoded(piece) for piece in text)
-
+    """Write beside the target and take its place at the end: a failure keeps the old one."""
+    encoded = (_encoded(piece) for piece in text)
     try:
         special = not stat.S_ISREG(target.stat().st_mode)
     except FileNotFoundError:
         special = False
     if special:  # a pipe or a device is written to, never replaced
         with target.open("wb") as stream:
-            write(stream)
-    else:
-        _replace(Path(os.path.realpath(target)), write)
-
-
-def _replace(target: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write beside the target and take its place at the end: a failure keeps the old one."""
-    if not target.parent.is_dir():
-        raise Failure(f"{target.parent} is no folder; make it, or name another file")
-    with temporary_beside(target) as made:
+            stream.writelines(encoded)
+        return
+    place = Path(os.path.realpath(target))
+    if not place.parent.is_dir():
+        raise Failure(f"{place.parent} is no folder; make it, or name another file")
+    with temporary_beside(place) as made:
         with made.open("wb") as stream:
-            write(stream)
-        put_in_place(made, target)
+            stream.writelines(encoded)
+        put_in_place(made, place)
