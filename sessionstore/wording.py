@@ -1,4 +1,4 @@
-"""Figures and times in the words of people, the same on a terminal and on a page."""
+"""Figures, times and snippets as people read them, the same on a terminal and on a page."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def marked_pieces(snippet: str) -> list[str]:
 
 
 def known_cost(used: SessionRecord | ModelUsage) -> float | None:
-    """Give what something cost: what was paid, else the estimate, else None."""
+    """Give what something cost: the actual cost, else the estimate, else None."""
     actual = used["actual_cost_usd"]
     return used["estimated_cost_usd"] if actual is None else actual
 

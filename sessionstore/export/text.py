@@ -1,4 +1,4 @@
-"""Text that cannot drive a terminal or turn a page around, and names of files from any id."""
+"""Messages in words that cannot drive a terminal or turn a page around; names of files."""
 
 from __future__ import annotations
 
