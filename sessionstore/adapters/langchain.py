@@ -147,9 +147,9 @@ def message_of(record: MessageRecord) -> BaseMessage:
 
 def _said(content: Any) -> Any:
     """Give content as LangChain takes it: a text, or a list of texts and dicts."""
-    parts = content if isinstance(content, list) else [content]
     if content is None or isinstance(content, str):
         return content or ""
+    parts = content if isinstance(content, list) else [content]
     return [
         part if isinstance(part, str | dict) else json.dumps(part, ensure_ascii=False)
         for part in parts

@@ -37,7 +37,7 @@ from sessionstore.wording import (
 _LONGEST = 20_000
 _CHART = (320, 120)  # width and height, in the units of its view box
 _UNKNOWN = "unknown"
-PARTS = {
+_PARTS = {
     "text": "Messages",
     "word_index": "Index of words",
     "trigram_index": "Index of trigrams",
@@ -79,9 +79,9 @@ def session(record: SessionRecord) -> dict[str, Any]:
         "source": one_line(record["source"] or _UNKNOWN),
         "model": one_line(record["model"] or ""),
         "user": one_line(record["user_id"] or ""),
-        "active": moment(entry.get("last_active", record["last_active_at"]))
-        if entry.get("last_active", record["last_active_at"])
-        else moment(record["started_at"]),
+        "active": moment(
+            entry.get("last_active") or record["last_active_at"] or record["started_at"]
+        ),
         "started": moment(record["started_at"]),
         "ended": None if record["ended_at"] is None else moment(record["ended_at"]),
         "end_reason": one_line(record["end_reason"] or ""),
@@ -259,5 +259,5 @@ def file_parts(sizes: FileSizes) -> list[tuple[str, str, str, float]]:
             f"{figures[part] / total:.0%}",
             100 * figures[part] / total,
         )
-        for part, name in PARTS.items()
+        for part, name in _PARTS.items()
     ]
