@@ -116,10 +116,26 @@ def encode_text(value: str) -> str:
 
 def decode_text(stored: str) -> str:
     """Give back what `encode_text` was given; a damaged value is its text, and a warning."""
-    value = decode_json(stored)
+    try:
+        return parse_text(stored)
+    except ValueError:
+        logger.warning("a stored text is damaged and is read as it stands")
+        return stored
+
+
+def parse_text(stored: str) -> str:
+    """Give back what `encode_text` was given.
+
+    Raises:
+        ValueError: It is nothing that `encode_text` gives.
+    """
+    value = parse_json(stored)
     if isinstance(value, list):
         return "".join(piece for piece in value if isinstance(piece, str))
-    return value if isinstance(value, str) else stored
+    if isinstance(value, str):
+        return value
+    msg = f"a text cannot be {type(value).__name__}"
+    raise ValueError(msg)
 
 
 def encode_json(value: Any) -> str | None:

@@ -1,9 +1,10 @@
-"""From a location to connections: every PRAGMA, BEGIN mode and pool choice.
+"""From a location to connections: what is set on each, how it begins, in which pool it is.
 
-SQLite: one engine, one pool. The driver is kept from beginning transactions by itself; a
-listener says BEGIN, IMMEDIATE for a writer and DEFERRED for a reader. A reader that turned
-writer in the middle would get SQLITE_BUSY_SNAPSHOT, which no waiting can cure. No engine shows
-the parameters of a statement: they are what people said, and errors end up in logs.
+Those to a server are made by `server`. SQLite: one engine, one pool. The driver is kept from
+beginning transactions by itself; a listener says BEGIN, IMMEDIATE for a writer and DEFERRED for
+a reader. A reader that turned writer in the middle would get SQLITE_BUSY_SNAPSHOT, which no
+waiting can cure. No engine shows the parameters of a statement: they are what people said, and
+errors end up in logs.
 """
 
 from __future__ import annotations
@@ -42,9 +43,6 @@ _SETTLE_ATTEMPTS = 20
 
 # Longer than the coarsest tick of a kernel's clock.
 _TICK_S = 0.015
-
-# How a connection is told to begin; read by the `begin` listener below, and the server's.
-WRITE_OPTION = server.WRITE_OPTION
 
 # Serialises the creation of files within this process: whoever finds the file there may
 # open it only after the descriptor that made it is closed again, since closing a
@@ -133,7 +131,7 @@ class Database:
     @functools.cached_property
     def _writer(self) -> Engine:
         """The engine, the same connections, as those who write see it."""
-        return self.engine.execution_options(**{WRITE_OPTION: True})
+        return self.engine.execution_options(**{server.WRITE_OPTION: True})
 
     def _run(self, connection: Connection, unit: Callable[[Connection], T]) -> T:
         """Run a unit in a transaction; if it meets damaged text, again and marking it.
@@ -403,7 +401,7 @@ def _casefold(value: bytes | None) -> str | None:
 
 
 def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(WRITE_OPTION)
+    writes = connection.get_execution_options().get(server.WRITE_OPTION)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN DEFERRED")
 
 

@@ -301,7 +301,8 @@ def _is_remote(folder: Path) -> bool:
                 before, _, after = line.partition(" - ")
                 if before.split(" ", 3)[2] == wanted:
                     kind = after.partition(" ")[0]
-                    return kind in _REMOTE or kind.startswith("fuse.")
+                    # `fuse`, `fuse.sshfs` and the like, `fuseblk`.
+                    return kind in _REMOTE or kind.startswith("fuse")
     except (OSError, IndexError):
         pass
     return False

@@ -255,6 +255,20 @@ class ModelUsageLine(TypedDict):
     last_seen: float
 
 
+# What was used and what it cost: of one model in a line by model, of all in a session.
+COUNTERS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "api_call_count",
+)
+COSTS = ("estimated_cost_usd", "actual_cost_usd")
+# All that is counted of a session.
+SESSION_COUNTERS = (*COUNTERS, "message_count", "tool_call_count", "rewind_count")
+
+
 class KnownCost(TypedDict):
     """A sum of costs, None while no session knows its own, and how many sessions know it."""
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 SCHEMA = "schema"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
-# How a connection is told to begin; read by the listener below.
+# How a connection is told to begin; read by the listener below, and the one for SQLite.
 WRITE_OPTION = "sessionstore_write"
 # The revision that the schema has to be at; read there too.
 REVISION_OPTION = "sessionstore_revision"

@@ -1,4 +1,4 @@
-"""The settings of a store, and where its database is: the only reader of the environment."""
+"""The settings of a store, and where it is if nobody says: what the environment tells of it."""
 
 from __future__ import annotations
 

@@ -1,13 +1,17 @@
-"""Figures and times in the words of people, the same on a terminal and on a page."""
+"""Figures, times and snippets as people read them, the same on a terminal and on a page."""
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
+
+from sessionstore.records import ModelUsage, SessionRecord
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MOST_DOLLARS = 1e15
 _UNKNOWN = "unknown"
+_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 
 
 def at_time(moment: float | None, form: str = "%Y-%m-%d %H:%M") -> str:
@@ -18,10 +22,14 @@ def at_time(moment: float | None, form: str = "%Y-%m-%d %H:%M") -> str:
         return _UNKNOWN
 
 
-def ago(moment: float | None, *, now: float | None = None) -> str:
+def utc_offset_s() -> int:
+    """Say how far local time is ahead of UTC now, in seconds."""
+    return time.localtime().tm_gmtoff
+
+
+def ago(moment: float | None) -> str:
     """Write how long ago it was; beyond a month, or in the future, the date."""
-    current = time.time() if now is None else now
-    if moment is None or not -_MINUTE < (gone := current - moment) < 31 * _DAY:
+    if moment is None or not -_MINUTE < (gone := time.time() - moment) < 31 * _DAY:
         return at_time(moment, "%Y-%m-%d")
     if gone < _MINUTE:
         return "now"
@@ -52,6 +60,24 @@ def dollars(amount: float | None) -> str:
     if amount is None:
         return _UNKNOWN
     return f"${amount:,.4f}" if abs(amount) < _MOST_DOLLARS else f"${amount:.4g}"
+
+
+def marked_pieces(snippet: str) -> list[str]:
+    """Part a snippet at its marks: every second piece, from the second on, stood between two."""
+    return _MARKED.split(snippet)
+
+
+def known_cost(used: SessionRecord | ModelUsage) -> float | None:
+    """Give what something cost: the actual cost, else the estimate, else None."""
+    actual = used["actual_cost_usd"]
+    return used["estimated_cost_usd"] if actual is None else actual
+
+
+def cost(used: SessionRecord | ModelUsage) -> str:
+    """Write what something cost; an estimate says that it is one."""
+    amount = known_cost(used)
+    about = "about " if amount is not None and used["actual_cost_usd"] is None else ""
+    return about + dollars(amount)
 
 
 def byte_size(size: int) -> str:

@@ -29,8 +29,8 @@ from langchain_core.messages import (
 from sessionstore.adapters.common import Store, opened
 from sessionstore.aio import AsyncSessionDB
 from sessionstore.errors import SessionNotFoundError
-from sessionstore.readers.frameworks import LANGCHAIN_ROLES
-from sessionstore.readers.kept import keep, kept, tool_call
+from sessionstore.readers import langchain_messages
+from sessionstore.readers.kept import kept
 from sessionstore.records import MessageRecord
 
 T = TypeVar("T")
@@ -121,36 +121,9 @@ def row_of(message: BaseMessage) -> dict[str, Any]:
     if not isinstance(message, BaseMessage):
         msg = f"a message of LangChain is a BaseMessage, not {type(message).__name__}"
         raise TypeError(msg)
-    told = message_to_dict(message)
-    data: dict[str, Any] = told["data"]
-    role = LANGCHAIN_ROLES.get(message.type) or getattr(message, "role", None) or message.type
-    row: dict[str, Any] = {"role": role, "content": data["content"]}
-    if calls := data.get("tool_calls"):
-        row["tool_calls"] = [
-            tool_call(call["id"], call["name"], json.dumps(call["args"], ensure_ascii=False))
-            for call in calls
-        ]
-    if isinstance(message, ToolMessage):
-        row["tool_call_id"], row["tool_name"] = data["tool_call_id"], data["name"]
-    data["content"] = None
-    # An empty list would be read as an empty text.
-    if told != _PLAIN.get(message.type) or row["content"] == []:
-        row["codex_message_items"] = keep(FRAMEWORK, told)
+    row = langchain_messages.message_of(message_to_dict(message), FRAMEWORK)
     # What comes back is what JSON makes of it, such as a list of a tuple.
     return cast("dict[str, Any]", json.loads(json.dumps(row)))
-
-
-def _without_content(message: BaseMessage) -> dict[str, Any]:
-    told = message_to_dict(message)
-    told["data"]["content"] = None
-    return told
-
-
-# How a message is told that says nothing beside its content: its role is enough.
-_PLAIN: dict[str, dict[str, Any]] = {
-    made.type: _without_content(made)
-    for made in (HumanMessage(""), AIMessage(""), SystemMessage(""))
-}
 
 
 def message_of(record: MessageRecord) -> BaseMessage:
@@ -174,9 +147,9 @@ def message_of(record: MessageRecord) -> BaseMessage:
 
 def _said(content: Any) -> Any:
     """Give content as LangChain takes it: a text, or a list of texts and dicts."""
-    parts = content if isinstance(content, list) else [content]
     if content is None or isinstance(content, str):
         return content or ""
+    parts = content if isinstance(content, list) else [content]
     return [
         part if isinstance(part, str | dict) else json.dumps(part, ensure_ascii=False)
         for part in parts

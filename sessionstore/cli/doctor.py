@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from sessionstore import schema
-from sessionstore.cli.output import Failure, talk, write_json
+from sessionstore.cli.output import Failure, json_option, talk, write_json
 from sessionstore.cli.store import existing_location, opened, store_options
 from sessionstore.engine import open_read_only
 from sessionstore.errors import SessionStoreError
@@ -29,7 +29,7 @@ _INDENT = " " * 7
 
 @click.command()
 @click.option("--fix", is_flag=True, help="Set right what is derived; no message is changed.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_option
 @store_options
 def doctor(*, fix: bool, as_json: bool) -> None:
     """Look for what is wrong, and say what it means.

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -18,11 +16,12 @@ from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_sessions, store_options
 from sessionstore.engine import make_private_folder
 from sessionstore.export import FORMS, pieces
-from sessionstore.export.text import safe
+from sessionstore.export.text import file_name, safe
 from sessionstore.location import Location
 from sessionstore.options import filter_options
 from sessionstore.records import ExportedSession, SessionFilter
 from sessionstore.store import SessionDB
+from sessionstore.upkeep.backup import files_of, put_in_place, temporary_beside
 from sessionstore.wording import plural
 
 Sessions = Iterator[ExportedSession]
@@ -191,8 +190,6 @@ def _write_files(
     sessions: Iterator[tuple[str, ExportedSession]], shape: _Shape, folder: Path, *, force: bool
 ) -> None:
     """Write a file for each session into a folder, which is made, mode 0700."""
-    from sessionstore.export.text import file_name
-
     make_private_folder(folder)
     count = 0
     for session_id, session in sessions:
@@ -230,37 +227,25 @@ def _encoded(text: str) -> bytes:
 
 
 def _refuse_store(location: Location, target: Path) -> None:
-    if location.path is None:
-        return
-    files = {Path(f"{location.path}{side}") for side in ("", "-wal", "-shm", "-journal", "-lock")}
-    if Path(os.path.realpath(target)) in files:
+    if location.path is not None and Path(os.path.realpath(target)) in files_of(location.path):
         raise Failure(f"{target} is the store itself; name another file")
 
 
 def _write_to_file(text: Iterator[str], target: Path) -> None:
-    def write(stream: BinaryIO) -> None:
-        stream.writelines(_encoded(piece) for piece in text)
-
+    """Write beside the target and take its place at the end: a failure keeps the old one."""
+    encoded = (_encoded(piece) for piece in text)
     try:
         special = not stat.S_ISREG(target.stat().st_mode)
     except FileNotFoundError:
         special = False
     if special:  # a pipe or a device is written to, never replaced
         with target.open("wb") as stream:
-            write(stream)
-    else:
-        _replace(Path(os.path.realpath(target)), write)
-
-
-def _replace(target: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write beside the target and take its place at the end: a failure keeps the old one."""
-    if not target.parent.is_dir():
-        raise Failure(f"{target.parent} is no folder; make it, or name another file")
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            write(stream)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+            stream.writelines(encoded)
+        return
+    place = Path(os.path.realpath(target))
+    if not place.parent.is_dir():
+        raise Failure(f"{place.parent} is no folder; make it, or name another file")
+    with temporary_beside(place) as made:
+        with made.open("wb") as stream:
+            stream.writelines(encoded)
+        put_in_place(made, place)

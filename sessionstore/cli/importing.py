@@ -14,10 +14,11 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
-from sessionstore.cli.output import Failure, is_terminal, write_json
+from sessionstore.cli.asking import dry_run_option
+from sessionstore.cli.output import Failure, is_terminal, json_option, named, write_json
 from sessionstore.cli.store import chosen_location, store_options
 from sessionstore.errors import ImportRejectedError
-from sessionstore.export.text import one_line, safe
+from sessionstore.export.text import safe
 from sessionstore.location import Location
 from sessionstore.options import Count
 from sessionstore.readers.histories import HISTORIES
@@ -29,7 +30,6 @@ from sessionstore.store import SessionDB
 from sessionstore.wording import plural
 
 _PROGRESS_S = 0.1
-_NAMED = 10
 _STDIN = "-"
 _MB = 10**6
 
@@ -42,7 +42,7 @@ _MB = 10**6
     type=click.Choice(list(HISTORIES)),
     help="FILE is the history of this program, or a folder of it.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would come in, and write nothing.")
+@dry_run_option
 @click.option(
     "--longest-line",
     "longest_mb",
@@ -52,7 +52,7 @@ _MB = 10**6
     metavar="MB",
     help="Refuse a file with a longer line; it is held in memory.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_option
 @store_options
 def import_(
     *, file: Sequence[str], program: str | None, dry_run: bool, longest_mb: int, as_json: bool
@@ -237,13 +237,13 @@ def _show(report: ImportReport, sources: Sequence[_Source], *, dry_run: bool) ->
     ):
         if ids:
             expected = ids is report["unchanged"] or ids is report["extended"]
-            named = "" if expected else f": {_named(ids)}"
-            click.echo(f"{plural(len(ids), 'session')} {said}{named}")
+            which = "" if expected else f": {named(ids)}"
+            click.echo(f"{plural(len(ids), 'session')} {said}{which}")
     if report["retitled"]:
         titles = [f"{each} is {title!r}" for each, title in report["retitled"].items()]
         click.echo(
             f"{plural(len(titles), 'session')} with a title that is taken got the next number: "
-            f"{_named(titles)}"
+            f"{named(titles)}"
         )
     for source in sources:
         for key, said, noun in (
@@ -254,13 +254,8 @@ def _show(report: ImportReport, sources: Sequence[_Source], *, dry_run: bool) ->
         ):
             if counts := source.about.get(key):
                 rows = [f"{name} ({plural(count, noun)})" for name, count in counts.items()]
-                click.echo(f"{safe(source.name)}: {said}: {_named(rows)}")
+                click.echo(f"{safe(source.name)}: {said}: {named(rows)}")
         if others := source.about.get("other_files"):
             click.echo(f"{safe(source.name)}: {plural(others, 'file')} of other kinds not read")
         for file in source.about.get("unfinished", ()):
             click.echo(f"{safe(file)}: the last line is half written and left for the next time")
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(map(one_line, names[:_NAMED]))
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import click
 
 from sessionstore.cli.asking import confirm, dry_run_option, yes_option
-from sessionstore.cli.output import Failure, talk, write_json
+from sessionstore.cli.output import Failure, json_option, talk, write_json
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_session, resolve_sessions, store_options
 from sessionstore.export.text import one_line
@@ -19,7 +19,6 @@ from sessionstore.records import SessionFilter, SkippedSession
 from sessionstore.store import SessionDB
 from sessionstore.wording import at_time, plural
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _one = click.argument("session")
 _several = click.argument("sessions", nargs=-1, required=True)
 _sessions_dir = click.option(
@@ -125,7 +124,7 @@ unpin = _flag_command(
 @filter_options(include_open=False)
 @dry_run_option
 @yes_option
-@_as_json
+@json_option
 @store_options
 def archive(
     *, sessions: Sequence[str], wanted: SessionFilter, dry_run: bool, yes: bool, as_json: bool
@@ -182,7 +181,7 @@ def _chains(db: SessionDB, session_ids: Sequence[str]) -> list[list[str]]:
 @_sessions_dir
 @dry_run_option
 @yes_option
-@_as_json
+@json_option
 @store_options
 def delete(
     *,
@@ -221,7 +220,7 @@ def delete(
 @_sessions_dir
 @dry_run_option
 @yes_option
-@_as_json
+@json_option
 @store_options
 def prune(
     *,

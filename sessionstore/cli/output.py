@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import IO, Any
 
 import click
 
 from sessionstore.export import json_text
 from sessionstore.export.jsonl import escaped
-from sessionstore.export.text import safe
+from sessionstore.export.text import one_line, safe
 
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 _OBEYED_IN_JSON = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# So many names are listed, and the rest counted.
+_NAMED = 10
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
 
 class Failure(click.ClickException):
@@ -42,6 +47,12 @@ def write_json(value: Any) -> None:
 def harmless_json(text: str) -> str:
     """Escape what a terminal obeys and JSON lets stand, see `safe`; it says the same."""
     return _OBEYED_IN_JSON.sub(escaped, text)
+
+
+def named(names: Sequence[str]) -> str:
+    """List the first names, each one harmless line, and count the rest."""
+    shown = ", ".join(map(one_line, names[:_NAMED]))
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
 
 
 def is_terminal(stream: IO[Any]) -> bool:

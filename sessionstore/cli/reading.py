@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, cast
 
 import click
 
 from sessionstore.cli import paging
-from sessionstore.cli.output import talk, write_json
+from sessionstore.cli.output import json_option, talk, write_json
 from sessionstore.cli.store import opened, resolve_session, store_options
 from sessionstore.errors import SessionNotFoundError
 from sessionstore.options import Count, asks_something, fields_of, filter_options, since, until
 from sessionstore.records import SearchSort, SessionFilter
 from sessionstore.store.whole import size_of
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+from sessionstore.wording import utc_offset_s
 
 
 @click.command("list")
@@ -33,7 +31,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON docume
     "--include-children", is_flag=True, help="Also subagents and the earlier parts of a chain."
 )
 @filter_options()
-@_as_json
+@json_option
 @store_options
 def list_sessions(
     *,
@@ -90,7 +88,7 @@ def list_sessions(
     default=None,
     help="Page through it, or do not. On a terminal, what is longer than it is paged.",
 )
-@_as_json
+@json_option
 @store_options
 def show(
     *,
@@ -149,7 +147,7 @@ def show(
     type=Count(),
     help="How many hits at most.",
 )
-@_as_json
+@json_option
 @store_options
 def search(
     *,
@@ -197,7 +195,7 @@ def search(
     type=Count(),
     help="How many of the last days with a session.",
 )
-@_as_json
+@json_option
 @store_options
 def stats(*, days: int, as_json: bool) -> None:
     """Count sessions, messages, tokens, costs and bytes.
@@ -208,7 +206,7 @@ def stats(*, days: int, as_json: bool) -> None:
     """
     with opened() as db:
         sums = db.usage_totals()
-        by_day = db.usage_by_day(_utc_offset_s())
+        by_day = db.usage_by_day(utc_offset_s())
         figures: dict[str, Any] = {
             "location": str(db.location),
             "size_bytes": size_of(db.location),
@@ -224,9 +222,3 @@ def stats(*, days: int, as_json: bool) -> None:
     from sessionstore.cli import tables
 
     tables.statistics(figures)
-
-
-def _utc_offset_s() -> int:
-    """Say how far local time is ahead of UTC now."""
-    offset = datetime.now().astimezone().utcoffset()
-    return 0 if offset is None else int(offset.total_seconds())

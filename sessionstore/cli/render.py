@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +15,7 @@ from sessionstore.cli.output import is_terminal
 from sessionstore.export import json_text
 from sessionstore.export.text import calls_of, name_and_arguments, one_line, safe, written
 from sessionstore.records import MessageRecord, SearchHit, SessionRecord, SessionSummary
-from sessionstore.wording import ago, at_time, dollars, plural, short
+from sessionstore.wording import ago, at_time, cost, marked_pieces, plural, short
 
 # A table of sessions needs so many columns; below, each session gets two lines.
 _TABLE_WIDTH = 90
@@ -27,7 +26,6 @@ _PIPE_WIDTH = 10_000
 _FOLDED = 200
 _ROLE_STYLES = {"user": "bold green", "assistant": "bold cyan", "tool": "bold magenta"}
 _OTHER_ROLE = "bold yellow"
-_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 
 
 class _Console(Console):
@@ -50,7 +48,7 @@ def sessions(found: Sequence[SessionSummary]) -> None:
     rows = [
         (
             one_line(each["id"]),
-            _heading(each, marked=True),
+            _heading(each),
             one_line(each["source"] or "unknown"),
             ago(each["last_active"]),
             f"{each['message_count']:,}",
@@ -80,7 +78,7 @@ def sessions(found: Sequence[SessionSummary]) -> None:
 
 def _stacked(console: Console, found: Sequence[SessionSummary]) -> None:
     for at, each in enumerate(found):
-        heading = _heading(each, marked=True)
+        heading = _heading(each)
         heading.truncate(console.width, overflow="ellipsis")
         heading.stylize("bold")
         if at:
@@ -101,16 +99,16 @@ def plural_short(number: int, noun: str) -> str:
     return f"{short(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def _heading(session: SessionRecord | SessionSummary, *, marked: bool = False) -> Text:
-    marks = [mark for mark in ("pinned", "archived") if marked and session[mark]]
-    lead = Text("".join(f"[{mark}] " for mark in marks), style="yellow")
+def _heading(session: SessionSummary) -> Text:
+    marks = "".join(f"[{mark}] " for mark in ("pinned", "archived") if session[mark])
+    lead = Text(marks, style="yellow")
     if session["title"]:
         return lead.append(one_line(session["title"]), "default")
-    said = one_line(str(session.get("preview") or "")) or "(no text)"
+    said = one_line(session["preview"]) or "(no text)"
     return lead.append(said, "dim default")
 
 
-def _tokens(session: SessionRecord | SessionSummary) -> int:
+def _tokens(session: SessionSummary) -> int:
     return session["input_tokens"] + session["output_tokens"]
 
 
@@ -157,7 +155,7 @@ def _facts(console: Console, session: SessionRecord) -> None:
                 plural(session["message_count"], "message"),
                 plural(session["tool_call_count"], "tool call"),
                 f"{session['input_tokens']:,} tokens in, {session['output_tokens']:,} out",
-                _cost(session),
+                f"cost {cost(session)}",
             )
         ),
     ]
@@ -174,14 +172,6 @@ def _life(session: SessionRecord) -> Iterable[str]:
     else:
         reason = one_line(session["end_reason"] or "no reason given")
         yield f"ended {at_time(session['ended_at'])} ({reason})"
-
-
-def _cost(session: SessionRecord) -> str:
-    if session["actual_cost_usd"] is not None:
-        return f"cost {dollars(session['actual_cost_usd'])}"
-    if session["estimated_cost_usd"] is not None:
-        return f"cost about {dollars(session['estimated_cost_usd'])}"
-    return "cost unknown"
 
 
 def _role_line(console: Console, message: MessageRecord, moment: str) -> None:
@@ -257,7 +247,6 @@ def _hit(console: Console, hit: SearchHit) -> Text:
     snippet = one_line(hit["snippet"])
     if not console.is_terminal or console.is_dumb_terminal:
         return line.append(snippet)
-    # Odd pieces of the split are what stood between the marks.
-    for at, piece in enumerate(_MARKED.split(snippet)):
+    for at, piece in enumerate(marked_pieces(snippet)):
         line.append(piece, "bold black on yellow" if at % 2 else None)
     return line

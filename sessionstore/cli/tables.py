@@ -11,7 +11,7 @@ from rich.text import Text
 
 from sessionstore.cli.render import console_for
 from sessionstore.export.text import one_line
-from sessionstore.wording import byte_size, dollars, plural
+from sessionstore.wording import byte_size, dollars, known_cost, plural
 
 _GAP = 2
 _BAR = 24
@@ -61,7 +61,7 @@ def statistics(figures: Mapping[str, Any]) -> None:
             (
                 one_line(_model(each)),
                 f"{each['session_count']:,}",
-                dollars(_known_cost(each)),
+                dollars(known_cost(each)),
                 each["total_tokens"],
             )
             for each in figures["models"]
@@ -129,12 +129,6 @@ def _model(usage: Mapping[str, Any]) -> str:
     named = [usage["model"] or "unknown", usage["billing_provider"]]
     task = f" ({usage['task']})" if usage["task"] else ""
     return " at ".join(each for each in named if each) + task
-
-
-def _known_cost(usage: Mapping[str, Any]) -> float | None:
-    actual: float | None = usage["actual_cost_usd"]
-    estimate: float | None = usage["estimated_cost_usd"]
-    return estimate if actual is None else actual
 
 
 def _sum_of_costs(cost: Mapping[str, Any], sessions: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,7 +12,7 @@ import click
 
 from sessionstore import schema
 from sessionstore.cli.asking import confirm, yes_option
-from sessionstore.cli.output import Failure, is_terminal, talk, write_json
+from sessionstore.cli.output import Failure, is_terminal, json_option, named, talk, write_json
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import (
     chosen_location,
@@ -32,11 +32,6 @@ from sessionstore.wording import byte_size, plural
 if TYPE_CHECKING:
     from sessionstore.upkeep import RecoveryReport
 
-# So many ids are named, and the rest counted.
-_NAMED = 10
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-
 
 def _changed(what: str, change: Callable[[SessionDB], None], *, as_json: bool) -> None:
     """Do something to the file, and say how large it was and is."""
@@ -55,7 +50,7 @@ def _changed(what: str, change: Callable[[SessionDB], None], *, as_json: bool) -
 
 
 @click.command()
-@_as_json
+@json_option
 @store_options
 def optimize(*, as_json: bool) -> None:
     """Merge the search index, and refresh statistics.
@@ -66,7 +61,7 @@ def optimize(*, as_json: bool) -> None:
 
 
 @click.command()
-@_as_json
+@json_option
 @store_options
 def vacuum(*, as_json: bool) -> None:
     """Give free space back to the disk.
@@ -78,7 +73,7 @@ def vacuum(*, as_json: bool) -> None:
 
 
 @click.command()
-@_as_json
+@json_option
 @store_options
 def purge(*, as_json: bool) -> None:
     """Leave no byte of deleted text in the file.
@@ -94,7 +89,7 @@ def purge(*, as_json: bool) -> None:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace FILE if there is one.")
-@_as_json
+@json_option
 @store_options
 def backup(*, file: Path, force: bool, as_json: bool) -> None:
     """Copy the store into FILE while it is in use.
@@ -121,7 +116,7 @@ def backup(*, file: Path, force: bool, as_json: bool) -> None:
     help="Also replace a store that cannot be opened. Nobody can tell then who uses it.",
 )
 @yes_option
-@_as_json
+@json_option
 @store_options
 def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> None:
     """Put a backup in the place of the store.
@@ -161,7 +156,7 @@ def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> N
     metavar="NEW",
     help="The new store; nothing may be there.",
 )
-@_as_json
+@json_option
 @store_options
 def recover(*, file: Path, output: Path, as_json: bool) -> None:
     """Save what can be read of a damaged FILE into a new store.
@@ -225,9 +220,9 @@ def _show_recovery(report: RecoveryReport) -> None:
         (report["without_title"], "without their title, which another one has"),
     ):
         if ids:
-            click.echo(f"{plural(len(ids), 'session')} {said}: {_named(ids)}")
+            click.echo(f"{plural(len(ids), 'session')} {said}: {named(ids)}")
     if report["not_taken"]:
-        click.echo(f"Tables that could not be taken over: {_named(report['not_taken'])}")
+        click.echo(f"Tables that could not be taken over: {named(report['not_taken'])}")
     for problem in report["problems"]:
         click.echo(f"  {one_line(problem)}")
     if (more := report["problem_count"] - len(report["problems"])) > 0:
@@ -239,15 +234,10 @@ def _show_recovery(report: RecoveryReport) -> None:
     )
 
 
-def _named(ids: Sequence[str]) -> str:
-    shown = ", ".join(map(one_line, ids[:_NAMED]))
-    return f"{shown} and {len(ids) - _NAMED} more" if len(ids) > _NAMED else shown
-
-
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@_as_json
+@json_option
 def copy(*, source: str, target: str, as_json: bool) -> None:
     """Copy a whole store into an empty one, a file or a server.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import resources
@@ -28,9 +27,10 @@ from markupsafe import Markup
 from sessionstore.export.jsonl import json_text
 from sessionstore.export.text import (
     calls_of,
-    name_and_arguments,
     one_line,
+    read_call,
     safe,
+    state_of,
     written,
 )
 from sessionstore.records import ExportedSession, MessageRecord
@@ -43,7 +43,7 @@ _ELEMENTS = {
 # Beyond that a text is shown as it is: rendering it would take seconds and help nobody.
 _LONGEST_MARKDOWN = 100_000
 _LONG_RESULT = 600
-KNOWN_ROLES = frozenset({"user", "assistant", "tool", "system"})
+_KNOWN_ROLES = frozenset({"user", "assistant", "tool", "system"})
 
 # Code, the name of its language and what else stood behind the fence, to HTML.
 Highlight: TypeAlias = Callable[[str, str, str], str]
@@ -124,39 +124,67 @@ def _head_of(session: ExportedSession, entry: _Entry) -> str:
     )
 
 
-def _message(message: MessageRecord) -> str:
+class Shown(NamedTuple):
+    """What pages show of a message, all of it harmless; how long it may be is theirs to say.
+
+    Attributes:
+        kind: Its role, if that is one of the usual four, else `other`.
+        role: Its role.
+        tool: The name of the tool, or "".
+        state: See `state_of`.
+        thoughts: Its reasoning, each piece of it.
+        text: What it says.
+        folded: The line that stands for the text of a long result of a tool; "" for others.
+        calls: The name and the arguments of each tool call.
+        is_markdown: Whether the text is to be rendered, if it is not too long.
+    """
+
+    kind: str
+    role: str
+    tool: str
+    state: str
+    thoughts: list[str]
+    text: str
+    folded: str
+    calls: list[tuple[str, str]]
+    is_markdown: bool
+
+
+def shown(message: MessageRecord) -> Shown:
+    """Give what pages show of a message."""
     role = message["role"] or "unknown"
     text = safe(written(message["content"]))
-    thoughts = [safe(each) for each in (message["reasoning"], message["reasoning_content"]) if each]
-    folded = ""
-    if role == "tool" and len(text) > _LONG_RESULT:
-        folded = f"{one_line(text[:80])} … ({len(text):,} characters)"
-    as_markdown = role != "tool" and 0 < len(text) <= _LONGEST_MARKDOWN
-    return _render(
-        "message.html",
-        kind=role if role in KNOWN_ROLES else "other",
+    is_long = role == "tool" and len(text) > _LONG_RESULT
+    return Shown(
+        kind=role if role in _KNOWN_ROLES else "other",
         role=one_line(role),
         tool=one_line(message["tool_name"] or ""),
-        when=_time(message["timestamp"]),
-        live=message["active"],
-        state="" if message["active"] else "compacted" if message["compacted"] else "undone",
-        thoughts=thoughts,
-        folded=folded,
-        body=rendered(text) if as_markdown else "",
+        state=state_of(message),
+        thoughts=[
+            safe(each) for each in (message["reasoning"], message["reasoning_content"]) if each
+        ],
         text=text,
-        calls=[written_call(each) for each in calls_of(message["tool_calls"])],
+        folded=f"{one_line(text[:80])} … ({len(text):,} characters)" if is_long else "",
+        calls=[_call(each) for each in calls_of(message["tool_calls"])],
+        is_markdown=role != "tool" and text != "",
     )
 
 
-def written_call(call: Any) -> tuple[str, str]:
-    """Give the name and the arguments of a tool call as they are shown, JSON set out in lines."""
-    name, arguments = name_and_arguments(call)
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return one_line(name), safe(arguments)
-    return one_line(name), safe(json_text(arguments, indent=2))
+def _message(message: MessageRecord) -> str:
+    each = shown(message)
+    as_markdown = each.is_markdown and len(each.text) <= _LONGEST_MARKDOWN
+    return _render(
+        "message.html",
+        **each._asdict(),
+        when=_time(message["timestamp"]),
+        body=rendered(each.text) if as_markdown else "",
+    )
+
+
+def _call(call: Any) -> tuple[str, str]:
+    """Give the name and the arguments of a tool call, JSON set out in lines."""
+    _, name, arguments, is_json = read_call(call)
+    return one_line(name), safe(json_text(arguments, indent=2) if is_json else arguments)
 
 
 def _time(moment: float | None) -> str:

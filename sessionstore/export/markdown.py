@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -12,9 +11,10 @@ from sessionstore.export.jsonl import json_text
 from sessionstore.export.text import (
     calls_of,
     iso_time,
-    name_and_arguments,
     one_line,
+    read_call,
     safe,
+    state_of,
     written,
 )
 from sessionstore.records import ExportedSession, MessageRecord
@@ -74,8 +74,9 @@ def _message(message: MessageRecord) -> str:
     heading = f"## {_plain(message['role'] or 'unknown').capitalize()}"
     if message["tool_name"]:
         heading += f": {_plain(message['tool_name'])}"
-    state = "" if message["active"] else " (compacted)" if message["compacted"] else " (undone)"
-    parts = [heading + state]
+    if state := state_of(message):
+        heading += f" ({state})"
+    parts = [heading]
     if when := iso_time(message["timestamp"]):
         parts.append(f"*{when}*")
     thoughts = (message["reasoning"], message["reasoning_content"])
@@ -88,13 +89,10 @@ def _message(message: MessageRecord) -> str:
 
 
 def _call(call: Any) -> str:
-    name, arguments = name_and_arguments(call)
-    if isinstance(arguments, str):
-        with contextlib.suppress(ValueError, RecursionError):  # else it is shown as it is
-            arguments = json.loads(arguments)
+    call_id, name, arguments, _ = read_call(call)
     block = {"name": name, "arguments": arguments}
-    if isinstance(call, dict) and isinstance(call.get("id"), str):
-        block["id"] = call["id"]
+    if isinstance(call_id, str):
+        block["id"] = call_id
     return f"Tool call:\n\n{_fenced(json_text(block, indent=2), 'json')}"
 
 

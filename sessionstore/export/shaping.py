@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from sessionstore.records import ExportedSession
+from sessionstore.records import COSTS, SESSION_COUNTERS, ExportedSession
 from sessionstore.redact import redact_value
-
-_ADDED = (
-    *("message_count", "tool_call_count", "input_tokens", "output_tokens", "api_call_count"),
-    *("cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "rewind_count"),
-)
-_COSTS = ("estimated_cost_usd", "actual_cost_usd")
 
 
 def live_only(session: ExportedSession) -> ExportedSession:
@@ -34,9 +28,9 @@ def joined(parts: Sequence[ExportedSession]) -> ExportedSession:
     whole["parent_session_id"] = first["parent_session_id"]
     whole["relation"] = first["relation"]
     whole["started_at"] = first["started_at"]
-    for name in _ADDED:
+    for name in SESSION_COUNTERS:
         whole[name] = sum(_figure(part, name) or 0 for part in parts)
-    for name in _COSTS:
+    for name in COSTS:
         known = [cost for part in parts if (cost := _figure(part, name)) is not None]
         whole[name] = sum(known) if known else None
     whole["messages"] = [
@@ -47,7 +41,7 @@ def joined(parts: Sequence[ExportedSession]) -> ExportedSession:
 
 
 def _figure(session: ExportedSession, name: str) -> Any:
-    return session[name]  # type: ignore[literal-required] # names from above
+    return session[name]  # type: ignore[literal-required] # names from records
 
 
 def _usage(parts: Iterable[ExportedSession]) -> list[dict[str, Any]]:

@@ -1,12 +1,15 @@
-"""Text that cannot drive a terminal or turn a page around, and names of files from any id."""
+"""Messages in words that cannot drive a terminal or turn a page around; names of files."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from sessionstore.export.jsonl import json_text
+from sessionstore.records import MessageRecord
 from sessionstore.search.body import text_of
 
 # C0 but for newline and tab, DEL, C1: a terminal obeys these. Then the direction overrides,
@@ -53,8 +56,6 @@ def file_name(session_id: str, shown: str | None = None) -> str:
 
 def written(content: Any) -> str:
     """Give the text of a message's content; of parts without text their kind."""
-    from sessionstore.export.jsonl import json_text
-
     if content is None:
         return ""
     if isinstance(content, str):
@@ -65,6 +66,11 @@ def written(content: Any) -> str:
         kind = part.get("type") if isinstance(part, dict) else None
         parts.append(text or (f"[{kind}]" if isinstance(kind, str) else json_text(part)))
     return "\n".join(parts)
+
+
+def state_of(message: MessageRecord) -> str:
+    """Say what became of a message that is not live any more; "" of one that is."""
+    return "" if message["active"] else "compacted" if message["compacted"] else "undone"
 
 
 def calls_of(tool_calls: Any) -> list[Any]:
@@ -80,6 +86,34 @@ def name_and_arguments(call: Any) -> tuple[str, Any]:
     if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
         return "call", call
     return inner["name"], inner.get("arguments", inner.get("input", ""))
+
+
+class ToolCall(NamedTuple):
+    """A tool call that was read.
+
+    Attributes:
+        call_id: Its id, of whatever type; None if it has none.
+        name: The tool.
+        arguments: What it is given.
+        is_json: False: the arguments are a text that is no JSON, or too deep to be read.
+    """
+
+    call_id: Any
+    name: str
+    arguments: Any
+    is_json: bool
+
+
+def read_call(call: Any) -> ToolCall:
+    """Read a call as `name_and_arguments` does, and its arguments from their JSON."""
+    name, arguments = name_and_arguments(call)
+    call_id = call.get("id") if isinstance(call, dict) else None
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return ToolCall(call_id, name, arguments, is_json=False)
+    return ToolCall(call_id, name, arguments, is_json=True)
 
 
 def iso_time(moment: float | None) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 from sessionstore.export.jsonl import json_text
-from sessionstore.export.text import calls_of, iso_time, name_and_arguments
+from sessionstore.export.text import calls_of, iso_time, read_call
 from sessionstore.records import ExportedSession, MessageRecord
 
 # Names the lines, so that the same message has the same uuid in every export.
@@ -97,11 +96,6 @@ def _message(session: ExportedSession, message: MessageRecord) -> dict[str, Any]
 
 
 def _tool_use(call: Any) -> dict[str, Any]:
-    name, arguments = name_and_arguments(call)
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            arguments = {"arguments": arguments}
-    call_id = call.get("id") if isinstance(call, dict) else None
-    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    call_id, name, arguments, is_json = read_call(call)
+    given = arguments if is_json else {"arguments": arguments}
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}

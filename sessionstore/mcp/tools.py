@@ -287,7 +287,7 @@ class Tools:
         if len(found) > shown:
             answer["more"] = f"call again with offset {offset + shown}"
         if not offset:
-            sources = sorted(self._db.session_sources().items(), key=lambda each: -each[1])
+            sources = list(self._db.session_sources().items())
             answer["sources"] = {self._line(name): n for name, n in sources[:_MOST_SOURCES]}
         return answer
 

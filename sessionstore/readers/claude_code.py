@@ -49,8 +49,9 @@ class ClaudeCode(History):
         self._summaries: dict[str, str] = {}
 
     def sessions(self) -> Iterator[dict[str, Any]]:
-        """Yield each session; those of subagents after the one that called them."""
-        for file in super()._files():
+        """Yield each session, file by file: that of a subagent may come before its parent."""
+        for file in self._files():
+            self.current = str(file)
             self._summaries.update(_summaries_in(file, self.longest))
         used: set[str] = set()
         for session in super().sessions():
@@ -164,7 +165,7 @@ class _Transcript:
         forked = record.get("forkedFrom")
         if self._forked_from is None and isinstance(forked, dict):
             self._forked_from = plain(forked.get("sessionId"))
-        draft.lacks(model_config=_surroundings(record))
+        draft.fill_missing(model_config=_surroundings(record))
         if kind == "assistant":
             self._assistant(message, record, thread)
         else:
@@ -202,7 +203,7 @@ class _Transcript:
         model, usage = plain(message.get("model")), message.get("usage")
         if model == _SYNTHETIC:
             return
-        thread.draft.lacks(model=model)
+        thread.draft.fill_missing(model=model)
         if isinstance(usage, dict):
             figures = {name: figure(usage.get(theirs)) for name, theirs in _USAGE.items()}
             key = str(message.get("id") or record.get("uuid")), str(record.get("requestId"))
@@ -250,7 +251,7 @@ class _Transcript:
             _settle(thread)
             draft = thread.draft
             if key is None:
-                draft.lacks(
+                draft.fill_missing(
                     id=main_id,
                     title=next(
                         (self._titles[kind] for kind in reversed(_TITLES) if kind in self._titles),
@@ -258,9 +259,9 @@ class _Transcript:
                     ),
                 )
                 if self._forked_from not in (None, main_id):
-                    draft.lacks(parent_session_id=self._forked_from, relation="branch")
+                    draft.fill_missing(parent_session_id=self._forked_from, relation="branch")
             else:
-                draft.lacks(
+                draft.fill_missing(
                     id=f"agent-{plain(key)}-{main_id}",
                     parent_session_id=main_id,
                     relation="subagent",

@@ -49,7 +49,7 @@ class Codex(History):
                     self.unkept[unkept] += 1
         if rollout.draft.rows:
             named = _ID.search(file.stem)
-            rollout.draft.lacks(id=named[0] if named else file.stem)
+            rollout.draft.fill_missing(id=named[0] if named else file.stem)
             yield rollout.draft.exported()
 
 
@@ -74,7 +74,7 @@ class _Rollout:
             return self._meta(payload)
         if kind == "turn_context":
             self._model = plain(payload.get("model")) or self._model
-            self.draft.lacks(model=self._model)
+            self.draft.fill_missing(model=self._model)
         elif kind == "response_item":
             self._item(payload)
         elif kind == "compacted":
@@ -110,7 +110,7 @@ class _Rollout:
             "version": plain(told.get("cli_version")),
             "originator": plain(told.get("originator")),
         }
-        self.draft.lacks(
+        self.draft.fill_missing(
             id=plain(told.get("id")),
             system_prompt=plain(prompt),
             billing_provider=plain(told.get("model_provider")),
@@ -118,9 +118,11 @@ class _Rollout:
         )
         parent = told.get("parent_thread_id") or _spawned_by(source)
         if isinstance(parent, str):
-            self.draft.lacks(parent_session_id=plain(parent), relation="subagent")
+            self.draft.fill_missing(parent_session_id=plain(parent), relation="subagent")
         elif isinstance(told.get("forked_from_id"), str):
-            self.draft.lacks(parent_session_id=plain(told["forked_from_id"]), relation="branch")
+            self.draft.fill_missing(
+                parent_session_id=plain(told["forked_from_id"]), relation="branch"
+            )
         return None
 
     def _item(self, item: Mapping[str, Any]) -> None:

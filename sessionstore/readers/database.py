@@ -9,35 +9,24 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from sessionstore.engine import Database, open_read_only
-from sessionstore.errors import StoreUnavailableError
-from sessionstore.location import Location, locate
+from sessionstore.location import locate
 from sessionstore.reporting import reporting_errors
-from sessionstore.retry import retry_on_contention
+from sessionstore.retry import retrying
 from sessionstore.settings import StoreSettings
 
 T = TypeVar("T")
 
 
-def opened(path: str | os.PathLike[str]) -> tuple[Location, Database]:
+def opened(path: str | os.PathLike[str]) -> Database:
     """Open a database file as it lies: nothing of it is changed, and nothing made beside it.
 
     Raises:
         StoreUnavailableError: It is a folder, or cannot be read.
     """
-    location = locate(path)
-    if location.path is not None and location.path.is_dir():
-        msg = f"{location} is a folder; name a file"
-        raise StoreUnavailableError(msg)
-    return location, open_read_only(location, StoreSettings())
+    return open_read_only(locate(path), StoreSettings())
 
 
-def reading(database: Database, location: Location, unit: Callable[[Connection], T]) -> T:
+def reading(database: Database, unit: Callable[[Connection], T]) -> T:
     """Run a unit that reads, again while a writer without a write-ahead log is in the way."""
-    settings = StoreSettings()
-    retrying = retry_on_contention(
-        patience_s=settings.write_patience_s,
-        min_attempts=settings.write_min_attempts,
-        pause_s=settings.retry_pause_s,
-    )
-    with reporting_errors(location):
-        return retrying(lambda: database.read(unit))()
+    with reporting_errors(database.location, writes=False):
+        return retrying(StoreSettings(), writes=False)(database.read)(unit)

@@ -6,16 +6,9 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from sessionstore.records import COUNTERS
 from sessionstore.store import SessionDB
 
-TOKENS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "api_call_count",
-)
 _LONGEST_TITLE = 100
 _CUT = "…"
 
@@ -44,7 +37,7 @@ class Draft:
             self.now = moment
             self._first = moment if self._first is None else self._first
 
-    def lacks(self, **fields: Any) -> None:
+    def fill_missing(self, **fields: Any) -> None:
         """Fill fields of the session that say nothing yet."""
         for name, value in fields.items():
             if value not in (None, "", {}) and self.fields.get(name) is None:
@@ -83,9 +76,9 @@ class Draft:
         """Add what was used of a model, at the time that was told last or at another."""
         moment = self.now if moment is None else moment
         line = self._usage.setdefault(
-            plain(model) or "", {**dict.fromkeys(TOKENS, 0), "first_seen": moment}
+            plain(model) or "", {**dict.fromkeys(COUNTERS, 0), "first_seen": moment}
         )
-        for name in TOKENS:
+        for name in COUNTERS:
             line[name] += figures.get(name, 0)
         line["last_seen"] = moment
 
@@ -105,7 +98,7 @@ class Draft:
                 },
             }
             for model, line in self._usage.items()
-            if any(line[name] for name in TOKENS)
+            if any(line[name] for name in COUNTERS)
         ]
         return {
             **self.fields,
@@ -115,7 +108,7 @@ class Draft:
             "tool_call_count": sum(
                 len(row.get("tool_calls") or ()) for row in live if row["role"] != "tool"
             ),
-            **{name: sum(line[name] for line in lines) for name in TOKENS},
+            **{name: sum(line[name] for line in lines) for name in COUNTERS},
             "messages": self.rows,
             "model_usage": lines,
         }

@@ -21,26 +21,10 @@ from sqlalchemy import Connection, text
 
 from sessionstore.engine import Database
 from sessionstore.errors import ImportRejectedError
-from sessionstore.location import Location
+from sessionstore.readers import langchain_messages, openai_items
 from sessionstore.readers.database import opened, reading
 from sessionstore.readers.draft import Draft, figure, plain
 from sessionstore.readers.history import History
-from sessionstore.readers.kept import keep, tool_call
-from sessionstore.readers.openai_items import message_of
-
-# Of a message of LangChain that says nothing beside its content the role is enough.
-_PLAIN = {"human": "user", "ai": "assistant", "system": "system"}
-# The last chunk of a stream, or the sum of all, is stored as it is by who wrote it so.
-LANGCHAIN_ROLES = {
-    **_PLAIN,
-    "tool": "tool",
-    "HumanMessageChunk": "user",
-    "AIMessageChunk": "assistant",
-    "SystemMessageChunk": "system",
-    "ToolMessageChunk": "tool",
-}
-# What every message of LangChain says, also when it says nothing.
-_UNSAID: tuple[Any, ...] = (None, "", False, [], {})
 
 
 class _Tables(History):
@@ -55,17 +39,17 @@ class _Tables(History):
         return [self.path]
 
     def _sessions_of(self, file: Path) -> Iterator[dict[str, Any]]:
-        location, database = opened(file)
+        database = opened(file)
         try:
-            for session_id in self._ids(location, database):
-                draft = self._read(location, database, session_id)
+            for session_id in self._ids(database):
+                draft = self._read(database, session_id)
                 if draft.rows:
-                    draft.lacks(id=session_id)
+                    draft.fill_missing(id=session_id)
                     yield draft.exported()
         finally:
             database.close()
 
-    def _ids(self, location: Location, database: Database) -> list[str]:
+    def _ids(self, database: Database) -> list[str]:
         def ids(db: Connection) -> list[str] | None:
             named = {"name": self.table}
             there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :name"
@@ -80,20 +64,18 @@ class _Tables(History):
                     found.append(str(session_id))
             return found
 
-        found = reading(database, location, ids)
+        found = reading(database, ids)
         if found is None:
             msg = f"it has no table {self.table}; nothing was imported"
             raise ImportRejectedError(msg)
         return found
 
-    def _read(self, location: Location, database: Database, session_id: str) -> Draft:
+    def _read(self, database: Database, session_id: str) -> Draft:
         chosen = (
             f"SELECT id, {self.message}, {self.time} FROM {self.table} "  # noqa: S608 - constants
             "WHERE session_id = :id ORDER BY id"
         )
-        rows = reading(
-            database, location, lambda db: db.execute(text(chosen), {"id": session_id}).all()
-        )
+        rows = reading(database, lambda db: db.execute(text(chosen), {"id": session_id}).all())
         draft, tools = Draft(self.program), dict[str, str]()
         for row_id, message, time in rows:
             draft.at(time)
@@ -119,7 +101,7 @@ class OpenAIAgents(_Tables):
     table, message, time = "agent_messages", "message_data", "created_at"
 
     def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
-        row = message_of(value, self.program, tools)
+        row = openai_items.message_of(value, self.program, tools)
         draft.add(row.pop("role"), **row)
 
 
@@ -132,38 +114,15 @@ class LangChain(_Tables):
 
     def _add(self, draft: Draft, value: dict[str, Any], tools: dict[str, str]) -> None:
         del tools  # a result says the name itself
-        kind, data = value.get("type"), value.get("data")
-        if not isinstance(kind, str) or not isinstance(data, dict):
-            msg = "a message of LangChain has a type and data"
-            raise TypeError(msg)
-        row: dict[str, Any] = {"content": data.get("content")}
-        if calls := data.get("tool_calls"):
-            if not isinstance(calls, list) or not all(isinstance(each, dict) for each in calls):
-                msg = "tool_calls is a list of objects"
-                raise TypeError(msg)
-            row["tool_calls"] = [
-                tool_call(
-                    call.get("id"),
-                    call.get("name"),
-                    json.dumps(call.get("args"), ensure_ascii=False),
-                )
-                for call in calls
-            ]
-        role = LANGCHAIN_ROLES.get(kind)
-        if role == "tool":
-            row["tool_call_id"], row["tool_name"] = data.get("tool_call_id"), data.get("name")
-        rest = {**data, "content": None}
-        said = {name for name, each in rest.items() if each not in _UNSAID} - {"type"}
-        if said or kind not in _PLAIN:
-            row["codex_message_items"] = keep(self.program, {**value, "data": rest})
-        draft.add(role or data.get("role") or kind, **row)
-        _use(draft, data)
+        row = langchain_messages.message_of(value, self.program)
+        draft.add(row.pop("role"), **row)
+        _use(draft, value["data"])
 
 
 def _use(draft: Draft, data: Mapping[str, Any]) -> None:
     usage, told = data.get("usage_metadata"), data.get("response_metadata")
     model = plain(told.get("model_name")) if isinstance(told, dict) else None
-    draft.lacks(model=model)
+    draft.fill_missing(model=model)
     if not isinstance(usage, dict):
         return
     into, out = usage.get("input_token_details"), usage.get("output_token_details")

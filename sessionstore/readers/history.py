@@ -20,7 +20,7 @@ class History:
         longest: How many bytes a line may have.
 
     Attributes:
-        current: The file that is being read.
+        current: The file that is being read, or that an error is about.
         unkept: How many records of each kind do not come along.
         other_files: How many files of the folder are none of the program's histories.
         unfinished: Files whose last line is half written: it is left for the next time.

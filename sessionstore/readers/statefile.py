@@ -16,12 +16,19 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import DBAPIError
 
-from sessionstore.codec import JSON, encode_json, parse_content, parse_json
+from sessionstore.codec import JSON, as_text, encode_json, parse_content, parse_json, parse_text
 from sessionstore.errors import StoreUnavailableError
 from sessionstore.readers.database import opened, reading
-from sessionstore.records import MessageRecord, ModelUsageLine, SessionRecord
+from sessionstore.records import (
+    COSTS,
+    COUNTERS,
+    SESSION_COUNTERS,
+    MessageRecord,
+    ModelUsageLine,
+    SessionRecord,
+)
+from sessionstore.reporting import sqlite_code
 
 T = TypeVar("T")
 
@@ -42,16 +49,6 @@ _KNOWN: dict[str, set[str]] = {
 _READ = {*_KNOWN, "system_prompts", "schema_version", "alembic_version"}
 _NEEDED = {"sessions": {"id"}, "messages": {"id", "session_id", "role"}}
 
-_COSTS = ("estimated_cost_usd", "actual_cost_usd")
-_TOKENS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "api_call_count",
-)
-_SESSION_COUNTS = (*_TOKENS, "message_count", "tool_call_count", "rewind_count")
 _SESSION_TEXTS = (
     "user_id",
     "model",
@@ -96,15 +93,14 @@ def is_state_file(path: str | os.PathLike[str]) -> bool:
     Raises:
         StoreUnavailableError: It cannot be read.
     """
-    location, database = opened(path)
+    database = opened(path)
     try:
-        if location.path is None or location.path.stat().st_size < _SMALLEST:
+        file = database.location.path
+        if file is None or file.stat().st_size < _SMALLEST:
             return False
-        reading(database, location, lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar())
+        reading(database, lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar())
     except StoreUnavailableError as error:
-        cause = error.__cause__
-        original = cause.orig if isinstance(cause, DBAPIError) else cause
-        if getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        if sqlite_code(error) == sqlite3.SQLITE_NOTADB:
             return False
         raise
     else:
@@ -129,7 +125,7 @@ class StateFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._location, self._database = opened(path)
+        self._database = opened(path)
         try:
             self._columns = self._read(_columns)
         except BaseException:
@@ -138,10 +134,10 @@ class StateFile:
         for table, needed in _NEEDED.items():
             if missing := needed - self._columns.get(table, set()):
                 self.close()
-                lacks = f"column {min(missing)}" if table in self._columns else "rows to read"
-                msg = f"{self._location} has no {table} with {lacks}; name a state.db"
+                lacks = f"{table} with column {min(missing)}"
                 if table not in self._columns:
-                    msg = f"{self._location} has no table {table}; name a state.db"
+                    lacks = f"table {table}"
+                msg = f"{self._database.location} has no {lacks}; name a state.db"
                 raise StoreUnavailableError(msg)
 
     def __enter__(self) -> Self:
@@ -207,10 +203,6 @@ class StateFile:
         }
         return {what: count for what, count in counts.items() if count}
 
-    def session_count(self) -> int:
-        """Count the sessions."""
-        return self._count("count(*)", "sessions", f"WHERE {_HAS_ID}")
-
     def sessions(self) -> Iterator[dict[str, Any]]:
         """Yield each session with its messages, oldest first, as an export has them."""
         order = "started_at, id" if "started_at" in self._columns["sessions"] else "id"
@@ -231,7 +223,7 @@ class StateFile:
         return int(self._read(lambda db: db.execute(counted).scalar_one()))
 
     def _read(self, unit: Callable[..., T]) -> T:
-        return reading(self._database, self._location, unit)
+        return reading(self._database, unit)
 
     def _exported(self, db: Connection, rowid: int) -> dict[str, Any] | None:
         row = (
@@ -300,8 +292,8 @@ def _session(row: Mapping[Any, Any]) -> dict[str, Any]:
         "ended_at": _number(row.get("ended_at")),
         "model_config": _json(config),
         "relation": relation if relation in _RELATIONS else None,
-        **{name: _whole(row.get(name)) for name in _SESSION_COUNTS},
-        **{name: _number(row.get(name)) for name in _COSTS},
+        **{name: _whole(row.get(name)) for name in SESSION_COUNTERS},
+        **{name: _number(row.get(name)) for name in COSTS},
         **{name: _is_set(row.get(name)) for name in ("archived", "pinned")},
     }
 
@@ -334,15 +326,15 @@ def _usage_lines(
     lines: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
         key = tuple(_plain(row.get(name)) or "" for name in ("model", "billing_provider", "task"))
-        figures = {name: _whole(row.get(name)) for name in _TOKENS}
-        costs = {name: _number(row.get(name)) for name in _COSTS}
+        figures = {name: _whole(row.get(name)) for name in COUNTERS}
+        costs = {name: _number(row.get(name)) for name in COSTS}
         first, last = (_number(row.get(name)) for name in ("first_seen", "last_seen"))
         line = lines.setdefault(
             key,
             {
                 **dict(zip(("model", "billing_provider", "task"), key, strict=True)),
-                **dict.fromkeys(_TOKENS, 0),
-                **dict.fromkeys(_COSTS),
+                **dict.fromkeys(COUNTERS, 0),
+                **dict.fromkeys(COSTS),
                 "first_seen": session["started_at"] if first is None else first,
                 "last_seen": session["started_at"] if last is None else last,
             },
@@ -372,12 +364,9 @@ def _content(stored: str | None, encoding: str | None) -> Any:
 
 def _encoded_text(stored: str | None) -> str | None:
     try:
-        value = None if stored is None else parse_json(stored)
+        return None if stored is None else parse_text(stored)
     except ValueError:
         return stored
-    if isinstance(value, list):
-        return "".join(piece for piece in value if isinstance(piece, str))
-    return value if isinstance(value, str) else stored
 
 
 def _json(stored: Any) -> Any:
@@ -394,9 +383,7 @@ def _json(stored: Any) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return None if value is None else as_text(value)
 
 
 def _plain(value: Any) -> str | None:

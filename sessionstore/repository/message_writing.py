@@ -125,7 +125,7 @@ def calls_in(message: Mapping[str, Any]) -> int:
     return len(calls) if isinstance(calls, list) and message.get("role") != "tool" else 0
 
 
-def without_what_is_stored(message: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
+def as_new_message(message: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
     """Give the fields of a message that may be a record of this very session's live ones.
 
     Raises:

@@ -64,7 +64,10 @@ class SchemaStatus:
 
 
 def read_status(connection: Connection) -> SchemaStatus:
-    """Say what a database is at; one query where `alembic_version` is there."""
+    """Say what a database is at.
+
+    Where `alembic_version` is there, that takes a query and a PRAGMA, on a server two queries.
+    """
     if connection.dialect.name == "postgresql":
         return _read_status_of_schema(connection)
     return replace(_read_status_of_file(connection), changes=changes(connection))

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from sessionstore import server
-from sessionstore.engine import WRITE_OPTION, Database
+from sessionstore.engine import Database
 from sessionstore.errors import MigrationError
 from sessionstore.location import Location
 from sessionstore.models import SCHEMA_REVISION
@@ -269,7 +269,7 @@ def write_lock(database: Database, settings: StoreSettings) -> Iterator[Connecti
     inside a transaction (https://www.sqlite.org/pragma.html#pragma_foreign_keys).
     """
     sqlite = database.location.path is not None
-    with database.engine.connect().execution_options(**{WRITE_OPTION: True}) as connection:
+    with database.engine.connect().execution_options(**{server.WRITE_OPTION: True}) as connection:
         raw = connection.connection.driver_connection
         if raw is not None and sqlite:
             raw.execute("PRAGMA foreign_keys = OFF")

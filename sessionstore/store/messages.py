@@ -445,7 +445,7 @@ class MessageCalls(StoreBase):
     ) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]], int]:
         """Give messages as a list, encoded, and how many tool calls they make."""
         now = self._now()
-        listed = [message_writing.without_what_is_stored(each, session_id) for each in given]
+        listed = [message_writing.as_new_message(each, session_id) for each in given]
         rows = [
             message_writing.new_message(message, now=now, on_server=self._on_server)
             for message in listed

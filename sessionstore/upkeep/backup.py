@@ -74,7 +74,7 @@ def _refuse(store: Path, place: Path, *, overwrite: bool) -> None:
     except OSError as error:  # such as a name that is too long
         msg = f"{place} cannot be made: {error.strerror or error}"
         raise StoreUnavailableError(msg) from error
-    if place in {Path(f"{store}{side}") for side in ("", LOCK_FILE, *SIDE_FILES)}:
+    if place in files_of(store):
         msg = f"{place} is the store itself; name another file"
     elif not place.parent.is_dir():
         msg = f"{place.parent} is no folder; make it, or name another file"
@@ -83,6 +83,11 @@ def _refuse(store: Path, place: Path, *, overwrite: bool) -> None:
     else:
         return
     raise StoreUnavailableError(msg)
+
+
+def files_of(store: Path) -> set[Path]:
+    """Give the file of a store and those that may lie beside it while it is in use."""
+    return {Path(f"{store}{side}") for side in ("", LOCK_FILE, *SIDE_FILES)}
 
 
 @contextmanager
@@ -173,13 +178,14 @@ def _revision(raw: sqlite3.Connection) -> str | None:
 
 def put_in_place(copy: Path, place: Path) -> None:
     """Give a finished copy its name, once it and then the name are on the disk."""
-    _sync(copy)
+    _sync(copy, os.O_RDWR)
     copy.replace(place)
-    _sync(place.parent)
+    if os.name != "nt":  # Windows opens no folder
+        _sync(place.parent, os.O_RDONLY)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
     finally:

@@ -99,7 +99,6 @@ class Salvage:
     def __init__(self, path: Path, *, use_log: bool = True) -> None:
         self._files = [os.open(path, os.O_RDONLY)]
         self.pages: Pages = open_pages(self._files[0], os.fstat(self._files[0]).st_size)
-        self.log_pages = 0
         self.log_damaged = False
         if use_log:
             self._read_log(Path(f"{path}-wal"))
@@ -127,7 +126,6 @@ class Salvage:
         if found.damaged:
             self.pages.problems.append(f"the log: {found.damaged} of its pages are damaged")
         if found.places:
-            self.log_pages = len(found.places)
             self.pages.log = (log, found.places)
             self.pages.count = found.count
             self.pages.last = max(self.pages.last, *found.places)

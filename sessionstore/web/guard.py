@@ -22,7 +22,7 @@ logger = logging.getLogger("sessionstore")
 
 STATIC = "/static/"
 _METHODS = ("GET", "HEAD", "POST")
-# Asks the page for one sentence: status, heading, text.
+# Writes a page of one sentence: status, heading, text, nonce.
 Sentence = Callable[[int, str, str, str], Response]
 
 

@@ -34,7 +34,7 @@ from sessionstore.records import ListPlace, SessionRecord, SessionSummary
 from sessionstore.store import SessionDB
 from sessionstore.store.whole import size_of
 from sessionstore.web import shown
-from sessionstore.wording import byte_size, plural
+from sessionstore.wording import byte_size, plural, utc_offset_s
 
 Page = Callable[[Request], Any]
 
@@ -290,7 +290,7 @@ class Pages:
     # Statistics.
 
     def _statistics(self, request: Request) -> Response:
-        by_day = self._db.usage_by_day(shown.today_offset_s())
+        by_day = self._db.usage_by_day(utc_offset_s())
         groups = []
         for title, rows, key in (
             ("Day", by_day[-DAYS:], "day"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
@@ -12,8 +10,8 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from sessionstore.export.html import KNOWN_ROLES, rendered, written_call
-from sessionstore.export.text import calls_of, iso_time, one_line, safe, written
+from sessionstore.export import html
+from sessionstore.export.text import iso_time, one_line, safe, state_of
 from sessionstore.records import (
     ContextMessage,
     DayUsage,
@@ -24,15 +22,22 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.web.code import highlighted
-from sessionstore.wording import ago, at_time, byte_size, dollars, short
+from sessionstore.wording import (
+    ago,
+    at_time,
+    byte_size,
+    cost,
+    dollars,
+    known_cost,
+    marked_pieces,
+    short,
+)
 
 # More of a text is a page by itself: a tool's result may be megabytes.
 _LONGEST = 20_000
-_LONG_RESULT = 600
-_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 _CHART = (320, 120)  # width and height, in the units of its view box
 _UNKNOWN = "unknown"
-PARTS = {
+_PARTS = {
     "text": "Messages",
     "word_index": "Index of words",
     "trigram_index": "Index of trigrams",
@@ -62,29 +67,21 @@ def address(path: str, /, **query: Any) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def session(record: SessionRecord, **more: Any) -> dict[str, Any]:
-    """Give what pages show of a session.
-
-    Args:
-        record: The session, or an entry of a list.
-        **more: More of the address of its conversation.
-    """
+def session(record: SessionRecord) -> dict[str, Any]:
+    """Give what pages show of a session, or of an entry of a list."""
     entry: dict[str, Any] = dict(record)
-    cost = record["actual_cost_usd"]
-    estimated = cost is None
-    cost = record["estimated_cost_usd"] if estimated else cost
     return {
         "id": record["id"],
-        "href": address("/session", id=record["id"], **more),
+        "href": address("/session", id=record["id"]),
         "title": one_line(record["title"] or entry.get("preview") or record["id"]),
         "titled": record["title"] is not None,
         "name": record["title"] or "",
         "source": one_line(record["source"] or _UNKNOWN),
         "model": one_line(record["model"] or ""),
         "user": one_line(record["user_id"] or ""),
-        "active": moment(entry.get("last_active", record["last_active_at"]))
-        if entry.get("last_active", record["last_active_at"])
-        else moment(record["started_at"]),
+        "active": moment(
+            entry.get("last_active") or record["last_active_at"] or record["started_at"]
+        ),
         "started": moment(record["started_at"]),
         "ended": None if record["ended_at"] is None else moment(record["ended_at"]),
         "end_reason": one_line(record["end_reason"] or ""),
@@ -93,7 +90,7 @@ def session(record: SessionRecord, **more: Any) -> dict[str, Any]:
         "tokens": short(record["input_tokens"] + record["output_tokens"]),
         "input_tokens": record["input_tokens"],
         "output_tokens": record["output_tokens"],
-        "cost": "" if cost is None else ("about " if estimated else "") + dollars(cost),
+        "cost": "" if known_cost(record) is None else cost(record),
         "pinned": record["pinned"],
         "archived": record["archived"],
         "prompt": safe(record["system_prompt"] or ""),
@@ -107,7 +104,7 @@ def runs(messages: Iterable[MessageRecord], at: int | None) -> Iterator[dict[str
         messages: In order.
         at: The message that is asked for; its run is not folded.
     """
-    for state, run in itertools.groupby(messages, _state):
+    for state, run in itertools.groupby(messages, state_of):
         members = [message(each) for each in run]
         yield {
             "state": state,
@@ -116,35 +113,21 @@ def runs(messages: Iterable[MessageRecord], at: int | None) -> Iterator[dict[str
         }
 
 
-def _state(record: MessageRecord) -> str:
-    return "" if record["active"] else "compacted" if record["compacted"] else "undone"
-
-
 def message(record: MessageRecord) -> dict[str, Any]:
     """Give what pages show of a message."""
-    role = record["role"] or _UNKNOWN
-    text = safe(written(record["content"]))
-    thoughts = [safe(each) for each in (record["reasoning"], record["reasoning_content"]) if each]
-    cut = len(text) > _LONGEST
-    as_markdown = role != "tool" and text != "" and not cut
-    return {
+    whole = html.shown(record)
+    cut = len(whole.text) > _LONGEST
+    as_markdown = whole.is_markdown and not cut
+    return whole._asdict() | {
         "id": record["id"],
         "text_href": address("/text", id=record["session_id"], message=record["id"]),
-        "kind": role if role in KNOWN_ROLES else "other",
-        "role": one_line(role),
-        "tool": one_line(record["tool_name"] or ""),
         "when": moment(record["timestamp"]),
-        "state": _state(record),
-        "thoughts": [each[:_LONGEST] for each in thoughts],
-        "body": rendered(text, highlight=highlighted) if as_markdown else "",
-        "text": text[:_LONGEST],
-        "length": len(text),
+        "body": html.rendered(whole.text, highlight=highlighted) if as_markdown else "",
+        "length": len(whole.text),
         "cut": cut,
-        "folded": one_line(text[:80]) if role == "tool" and len(text) > _LONG_RESULT else "",
-        "calls": [
-            (name, arguments[:_LONGEST])
-            for name, arguments in map(written_call, calls_of(record["tool_calls"]))
-        ],
+        "text": whole.text[:_LONGEST],
+        "thoughts": [each[:_LONGEST] for each in whole.thoughts],
+        "calls": [(name, arguments[:_LONGEST]) for name, arguments in whole.calls],
     }
 
 
@@ -182,7 +165,7 @@ def grouped(hits: Sequence[SearchHit]) -> list[dict[str, Any]]:
 def _around(hit: SearchHit) -> list[ContextMessage]:
     """Give the messages before and after a hit, without itself as far as that is certain."""
     context = hit["context"]
-    said = " ".join(_MARKED.sub(r"\1", hit["snippet"]).strip(".… ").split())[:40]
+    said = " ".join("".join(marked_pieces(hit["snippet"])).strip(".… ").split())[:40]
     own = [
         at
         for at, each in enumerate(context)
@@ -195,10 +178,9 @@ def _around(hit: SearchHit) -> list[ContextMessage]:
 
 def marked(snippet: str) -> Markup:
     """Turn the marks of a snippet into marks of a page; all else in it is text."""
-    pieces = _MARKED.split(safe(snippet))
     return Markup().join(
         Markup("<mark>{}</mark>").format(piece) if at % 2 else piece
-        for at, piece in enumerate(pieces)
+        for at, piece in enumerate(marked_pieces(safe(snippet)))
     )
 
 
@@ -254,10 +236,16 @@ def _chart(title: str, values: Sequence[tuple[str, float | None, str]], *, uprig
 
 def usage_row(row: DayUsage | GroupUsage, name: str) -> tuple[str, str, str, str, str]:
     """Give a line of a table of statistics."""
-    cost = dollars(row["cost_usd"])
+    sum_of_costs = dollars(row["cost_usd"])
     if row["cost_usd"] is not None and row["known_sessions"] < row["sessions"]:
-        cost += f" (known for {row['known_sessions']:,})"
-    return (name, f"{row['sessions']:,}", f"{row['messages']:,}", f"{row['total_tokens']:,}", cost)
+        sum_of_costs += f" (known for {row['known_sessions']:,})"
+    return (
+        name,
+        f"{row['sessions']:,}",
+        f"{row['messages']:,}",
+        f"{row['total_tokens']:,}",
+        sum_of_costs,
+    )
 
 
 def file_parts(sizes: FileSizes) -> list[tuple[str, str, str, float]]:
@@ -271,10 +259,5 @@ def file_parts(sizes: FileSizes) -> list[tuple[str, str, str, float]]:
             f"{figures[part] / total:.0%}",
             100 * figures[part] / total,
         )
-        for part, name in PARTS.items()
+        for part, name in _PARTS.items()
     ]
-
-
-def today_offset_s() -> int:
-    """Say how far local time is ahead of UTC now, in seconds."""
-    return time.localtime().tm_gmtoff

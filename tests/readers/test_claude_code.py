@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sessionstore import SessionDB
+from sessionstore import ImportRejectedError, SessionDB
+from sessionstore.readers.histories import HISTORIES
 
 MAIN = "11111111-2222-4333-8444-555555555555"
 THEN = 1_767_225_600.0  # 2026-01-01 00:00:00 UTC
@@ -228,6 +229,29 @@ def test_a_damaged_line_is_named_and_nothing_comes_in(
         assert db.session_count() == 0
 
 
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ('{"type": "user", ', "no JSON"),
+        ("x" * 5000, "longer than"),
+        (json.dumps(user("u9", None, 9, [float("nan")])), "Out of range"),
+    ],
+)
+def test_the_file_of_what_is_refused_is_known_to_a_program(
+    transcript: Path, target: Path, write: Write, last: str, said: str
+):
+    for name in ("0", "z"):
+        write(transcript.with_name(f"{name}.jsonl"), [user(name, None, 1, "hi", sessionId=name)])
+    with transcript.open("a") as file:
+        file.write(f"{last}\n")
+    history = HISTORIES["claude-code"](transcript.parent, longest=4000)
+
+    with SessionDB(target) as db, pytest.raises(ImportRejectedError, match=said):
+        db.import_sessions(history.sessions(), on_conflict="extend")
+
+    assert history.current == str(transcript)
+
+
 def test_a_dry_run_says_the_same_and_writes_nothing(take_in, transcript: Path, target: Path):
     before = target.read_bytes()
 
@@ -359,6 +383,23 @@ def test_subagents_are_children(take_in, transcript: Path, target: Path, write: 
         assert (child["parent_session_id"], child["relation"]) == (MAIN, "subagent")
         assert child["messages"][0]["content"] == said
     assert kept(target)["message_count"] == 6
+
+
+def test_a_subagent_whose_file_is_read_first_is_a_child_all_the_same(
+    take_in, tmp_path: Path, target: Path, write: Write
+):
+    main_id = MAIN.replace("1", "f")
+    own = {"sessionId": main_id}
+    write(tmp_path / "projects" / f"{main_id}.jsonl", [{**each, **own} for each in TALK])
+    called = user("v1", None, 8, "Count the pipes", agentId="a7f", isSidechain=True)
+    write(tmp_path / "projects" / "agent-a7f.jsonl", [{**called, **own}])
+
+    report = json.loads(take_in("claude-code", "--json", tmp_path / "projects").stdout)
+
+    assert report["imported"] == [f"agent-a7f-{main_id}", main_id]
+    assert report["detached"] == []
+    child = kept(target, f"agent-a7f-{main_id}")
+    assert (child["parent_session_id"], child["relation"]) == (main_id, "subagent")
 
 
 def test_a_fork_is_a_branch_of_what_it_was_made_from(take_in, transcript: Path, target, write):

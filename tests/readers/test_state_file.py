@@ -6,14 +6,16 @@ import hashlib
 import json
 import shutil
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sessionstore import SessionDB, StoreUnavailableError, schema
+from sessionstore import SessionDB, StoreBusyError, StoreUnavailableError, schema
 from sessionstore.engine import open_database
 from sessionstore.location import locate
+from sessionstore.readers import database as reading
 from sessionstore.readers.statefile import StateFile, is_state_file
 from sessionstore.settings import StoreSettings
 
@@ -70,8 +72,11 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     before = state(path)
     with StateFile(path) as file:
         sessions = list(file.sessions())
-        assert len(sessions) == file.session_count()
     assert state(path) == before
+    with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as raw:
+        (count,) = raw.execute("SELECT count(*) FROM sessions WHERE id <> ''").fetchone()
+    raw.close()
+    assert len(sessions) == count
     return {each["id"]: each for each in sessions}
 
 
@@ -459,6 +464,25 @@ def test_a_writer_without_a_write_ahead_log_is_waited_for(real: Path):
     finally:
         timer.join()
         writer.close()
+
+
+def test_a_writer_that_does_not_let_go_is_said_to_keep_a_reader_from_reading(
+    real: Path, monkeypatch: pytest.MonkeyPatch
+):
+    change(real, "PRAGMA journal_mode = DELETE")
+    impatient = partial(
+        StoreSettings, write_patience_s=0.1, write_min_attempts=2, busy_timeout_s=0.05
+    )
+    monkeypatch.setattr(reading, "StoreSettings", impatient)
+    writer = sqlite3.connect(real, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    writer.execute("UPDATE sessions SET model = 'during'")
+
+    with pytest.raises(StoreBusyError, match="nothing was read") as caught:
+        StateFile(real)
+
+    assert "find the program that locks the store" in str(caught.value)
+    writer.close()
 
 
 def test_what_a_killed_writer_left_beside_is_read_and_left(real: Path, tmp_path: Path):

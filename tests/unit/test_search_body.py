@@ -13,6 +13,7 @@ from sessionstore.codec import (
     MAX_DEPTH,
     decode_content,
     decode_json,
+    decode_text,
     encode_content,
     encode_json,
 )
@@ -125,6 +126,14 @@ def test_damaged_json_is_read_as_none_with_one_warning(
 ) -> None:
     assert decode_json(stored) is None
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+@pytest.mark.parametrize("stored", ["", "{", "5", "[NaN]", "[" * 5000])
+def test_a_damaged_text_is_read_as_it_stands_and_the_warning_says_so(
+    stored: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert decode_text(stored) == stored
+    assert caplog.messages == ["a stored text is damaged and is read as it stands"]
 
 
 @pytest.mark.parametrize(
