@@ -9,7 +9,7 @@ import click
 from sqlalchemy import Connection, func, select
 
 from sessionstore import schema
-from sessionstore.cli.output import talk, write_json
+from sessionstore.cli.output import json_option, talk, write_json
 from sessionstore.cli.store import chosen_location, existing_location, opened, store_options
 from sessionstore.engine import Database, open_database, open_read_only
 from sessionstore.export.text import one_line, safe
@@ -18,8 +18,6 @@ from sessionstore.models import SCHEMA_REVISION, SchemaVersionRow
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB
 from sessionstore.upkeep import Finding, sound
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
 
 @click.group("db")
@@ -67,7 +65,7 @@ def _complete_index(location: Location) -> None:
 
 
 @database.command()
-@_as_json
+@json_option
 @store_options
 def current(*, as_json: bool) -> None:
     """Say which revision the store is at, and which level of Hermes."""
@@ -92,7 +90,7 @@ def current(*, as_json: bool) -> None:
 
 
 @database.command()
-@_as_json
+@json_option
 @store_options
 def check(*, as_json: bool) -> None:
     """Look for damage: the file, its references, its schema, and whether search has its index.
@@ -121,7 +119,7 @@ def _trouble(finding: Finding) -> str | None:
 
 
 @database.command()
-@_as_json
+@json_option
 @store_options
 def history(*, as_json: bool) -> None:
     """List the revisions that this release knows, oldest first."""

@@ -19,12 +19,13 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from sessionstore.engine import Database
+from sessionstore.engine import Database, open_read_only
 from sessionstore.errors import ImportRejectedError
+from sessionstore.location import locate
 from sessionstore.readers import langchain_messages, openai_items
-from sessionstore.readers.database import opened, reading
 from sessionstore.readers.draft import Draft, figure, plain
 from sessionstore.readers.history import History
+from sessionstore.settings import StoreSettings
 
 
 class _Tables(History):
@@ -39,7 +40,7 @@ class _Tables(History):
         return [self.path]
 
     def _sessions_of(self, file: Path) -> Iterator[dict[str, Any]]:
-        database = opened(file)
+        database = open_read_only(locate(file), StoreSettings())
         try:
             for session_id in self._ids(database):
                 draft = self._read(database, session_id)
@@ -64,7 +65,7 @@ class _Tables(History):
                     found.append(str(session_id))
             return found
 
-        found = reading(database, ids)
+        found = database.ask(ids)
         if found is None:
             msg = f"it has no table {self.table}; nothing was imported"
             raise ImportRejectedError(msg)
@@ -75,7 +76,7 @@ class _Tables(History):
             f"SELECT id, {self.message}, {self.time} FROM {self.table} "  # noqa: S608 - constants
             "WHERE session_id = :id ORDER BY id"
         )
-        rows = reading(database, lambda db: db.execute(text(chosen), {"id": session_id}).all())
+        rows = database.ask(lambda db: db.execute(text(chosen), {"id": session_id}).all())
         draft, tools = Draft(self.program), dict[str, str]()
         for row_id, message, time in rows:
             draft.at(time)

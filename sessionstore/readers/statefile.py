@@ -18,8 +18,9 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, text
 
 from sessionstore.codec import JSON, as_text, encode_json, parse_content, parse_json, parse_text
+from sessionstore.engine import open_read_only
 from sessionstore.errors import StoreUnavailableError
-from sessionstore.readers.database import opened, reading
+from sessionstore.location import locate
 from sessionstore.records import (
     COSTS,
     COUNTERS,
@@ -29,6 +30,7 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.reporting import sqlite_code
+from sessionstore.settings import StoreSettings
 
 T = TypeVar("T")
 
@@ -93,12 +95,12 @@ def is_state_file(path: str | os.PathLike[str]) -> bool:
     Raises:
         StoreUnavailableError: It cannot be read.
     """
-    database = opened(path)
+    database = open_read_only(locate(path), StoreSettings())
     try:
         file = database.location.path
         if file is None or file.stat().st_size < _SMALLEST:
             return False
-        reading(database, lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar())
+        database.ask(lambda db: db.exec_driver_sql("PRAGMA schema_version").scalar())
     except StoreUnavailableError as error:
         if sqlite_code(error) == sqlite3.SQLITE_NOTADB:
             return False
@@ -125,7 +127,7 @@ class StateFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._database = opened(path)
+        self._database = open_read_only(locate(path), StoreSettings())
         try:
             self._columns = self._read(_columns)
         except BaseException:
@@ -223,7 +225,7 @@ class StateFile:
         return int(self._read(lambda db: db.execute(counted).scalar_one()))
 
     def _read(self, unit: Callable[..., T]) -> T:
-        return reading(self._database, unit)
+        return self._database.ask(unit)
 
     def _exported(self, db: Connection, rowid: int) -> dict[str, Any] | None:
         row = (

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from sessionstore import SessionDB, StoreBusyError, StoreUnavailableError, schema
+from sessionstore import SessionDB, StoreBusyError, StoreUnavailableError, engine, schema
 from sessionstore.engine import open_database
 from sessionstore.location import locate
-from sessionstore.readers import database as reading
 from sessionstore.readers.statefile import StateFile, is_state_file
 from sessionstore.settings import StoreSettings
 
@@ -473,7 +472,7 @@ def test_a_writer_that_does_not_let_go_is_said_to_keep_a_reader_from_reading(
     impatient = partial(
         StoreSettings, write_patience_s=0.1, write_min_attempts=2, busy_timeout_s=0.05
     )
-    monkeypatch.setattr(reading, "StoreSettings", impatient)
+    monkeypatch.setattr(engine, "StoreSettings", impatient)
     writer = sqlite3.connect(real, isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     writer.execute("UPDATE sessions SET model = 'during'")
