@@ -10,21 +10,27 @@ another program wrote them with a text that the index cannot be fed with as it i
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from sessionstore.search import server_index
 from sessionstore.search.body import index_text
 from sessionstore.search.definitions import FULL_TEXT, INDEXED_FROM, TABLES, TRIGGERS
 
+logger = logging.getLogger("sessionstore")
+
 # The codes with which SQLite says that a virtual table is missing or unusable: there is no
 # code of its own for it (https://www.sqlite.org/rescode.html, SQLITE_ERROR, SQLITE_CORRUPT).
 _INDEX_TROUBLE = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT}
+
+PART_MISSING = "a part of it is missing"
 
 _NAMES = (*TABLES, *TRIGGERS)
 _STATE = (
@@ -42,6 +48,8 @@ _TEXTS = (
     "SELECT id, content, content_encoding, tool_name, tool_calls, search_text "
     "FROM messages WHERE id = :id"
 )
+
+_warned: WeakSet[Engine] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ def trouble(connection: Connection) -> str | None:
     """Say in one sentence why the index cannot be used; None: it can, as far as it is filled."""
     reason = None
     if not state(connection).whole:
-        reason = "a part of it is missing"
+        reason = PART_MISSING
     elif connection.dialect.name == "sqlite":
         try:
             for table in FULL_TEXT:
@@ -79,11 +87,21 @@ def trouble(connection: Connection) -> str | None:
             if not is_index_trouble(error):
                 raise
             reason = str(error.orig)
-    if reason is None:
-        return None
+    return None if reason is None else _told(reason)
+
+
+def warn_once(connection: Connection, reason: object) -> None:
+    """Log that search goes on without the index; once, however many searches do."""
+    if connection.engine not in _warned:
+        _warned.add(connection.engine)
+        logger.warning("%s", _told(reason))
+
+
+def _told(reason: object) -> str:
     return (
-        f"the search index cannot be used ({reason}); messages are found by reading all of "
-        "them, without an order by rank, until the index is rebuilt"
+        f"the search index cannot be used ({reason}); messages are found by reading all of them, "
+        "and ranked by whole words and age alone, until the index is rebuilt: "
+        "sessionstore doctor --fix"
     )
 
 

@@ -8,16 +8,14 @@ have no keys yet are candidates as well. What is found, and in what order, is wh
 from __future__ import annotations
 
 import heapq
-import logging
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
-from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine, Select, bindparam, column, select, text
+from sqlalchemy import Connection, Select, bindparam, column, select, text
 from sqlalchemy.sql.expression import TextualSelect
 
 from sessionstore.models import MESSAGES, SESSIONS
@@ -25,6 +23,7 @@ from sessionstore.records import SearchSort
 from sessionstore.search import ranking, server_index
 from sessionstore.search.body import readable, stored_text
 from sessionstore.search.fold import fold
+from sessionstore.search.index import PART_MISSING, warn_once
 from sessionstore.search.keys import TIMES, asked_grams, word_key
 from sessionstore.search.query import And, Leaf, Node, Not, Or, Prefix, as_words, wanted
 from sessionstore.search.ranking import K1, Alternative, B, Count, Run
@@ -41,8 +40,6 @@ from sessionstore.search.reading import (
     verified,
 )
 from sessionstore.search.scope import Scope
-
-logger = logging.getLogger("sessionstore")
 
 # Beyond so many conditions in a statement, reading all messages is the simpler way.
 _MOST_LEAVES = 64
@@ -61,8 +58,6 @@ _TEXTS = select(
 ).where(MESSAGES.c.id.in_(bindparam("ids", expanding=True)))
 _TOTALS = "SELECT count(*), coalesce(sum(word_count), 0) FROM messages_fts"
 
-_warned: WeakSet[Engine] = WeakSet()
-
 
 def find(
     connection: Connection, tree: Node, scope: Scope, sort: SearchSort, page: Page
@@ -75,22 +70,13 @@ def find(
     if not page.limit:
         return []
     if not server_index.is_whole(connection):
-        _warn(connection)
+        warn_once(connection, PART_MISSING)
     elif not is_quickly_read(connection, scope, sort):
         # Before the planner is told what not to do: this one is for all there is.
         totals = connection.exec_driver_sql(_TOTALS).one() if sort == "rank" else None
         connection.exec_driver_sql(_SETTINGS)
         return page_of(_by_index(connection, tree, scope, sort, totals), page)
     return page_of(by_reading(connection, tree, scope, sort, page), page)
-
-
-def _warn(connection: Connection) -> None:
-    if connection.engine not in _warned:
-        _warned.add(connection.engine)
-        logger.warning(
-            "the search index cannot be used (a part of it is missing); searching without it, "
-            "in order of time"
-        )
 
 
 def _by_index(
