@@ -5,6 +5,9 @@ Repeated here for a file that lost it; a test holds the two against each other.
 
 from __future__ import annotations
 
+# The name in `state_meta` of the id below which no message is in the index yet.
+INDEXED_FROM = "search_indexed_from"
+
 _BODY = (
     "coalesce({0}search_text, coalesce({0}content, '') || "
     "coalesce(char(10) || {0}tool_name, '') || "
@@ -41,7 +44,7 @@ CREATE TABLE messages_fts_pending (
 )""",
 }
 _IS_INDEXED = (
-    "NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' "
+    f"NOT EXISTS (SELECT 1 FROM state_meta WHERE key = '{INDEXED_FROM}' "
     "AND {0}id < CAST(value AS INTEGER))"
 )
 _INSERT = f"""\
@@ -122,6 +125,3 @@ TRIGGERS: dict[str, str] = {
     for table in FULL_TEXT
     for event, statement in _TRIGGERS.items()
 } | _PENDING_TRIGGERS
-
-# The name in `state_meta` of the id below which no message is in the index yet.
-INDEXED_FROM = "search_indexed_from"

@@ -38,6 +38,8 @@ _STATE = (
     f"({', '.join(repr(name) for name in _NAMES)})), "
     f"(SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = '{INDEXED_FROM}')"
 )
+# Any word makes FTS5 open a table and look into it.
+_PROBE = "SELECT rowid FROM {0} WHERE {0} MATCH '\"aaa\"' LIMIT 1"
 _LEFT = text(
     "SELECT (SELECT count(*) FROM messages WHERE id < :indexed_from) + (SELECT count(*) "
     "FROM messages_fts_pending WHERE :indexed_from IS NULL OR id >= :indexed_from)"
@@ -81,8 +83,7 @@ def trouble(connection: Connection) -> str | None:
     elif connection.dialect.name == "sqlite":
         try:
             for table in FULL_TEXT:
-                probe = f"SELECT rowid FROM {table} WHERE {table} MATCH '\"aaa\"' LIMIT 1"
-                connection.exec_driver_sql(probe).all()
+                connection.exec_driver_sql(_PROBE.format(table)).all()
         except DBAPIError as error:
             if not is_index_trouble(error):
                 raise
@@ -322,7 +323,7 @@ def _compared(connection: Connection, table: str, *, compare: bool) -> str | Non
     https://www.sqlite.org/fts5.html#the_integrity_check_command
     """
     part = state(connection)
-    statement = f"SELECT rowid FROM {table} WHERE {table} MATCH '\"aaa\"' LIMIT 1"
+    statement = _PROBE.format(table)
     if compare:
         rank = int(part.whole and part.indexed_from is None)
         statement = f"INSERT INTO {table}({table}, rank) VALUES('integrity-check', {rank})"

@@ -25,7 +25,17 @@ from sessionstore.search.body import readable, stored_text
 from sessionstore.search.fold import fold
 from sessionstore.search.index import PART_MISSING, warn_once
 from sessionstore.search.keys import TIMES, asked_grams, word_key
-from sessionstore.search.query import And, Leaf, Node, Not, Or, Prefix, as_words, wanted
+from sessionstore.search.query import (
+    MAX_ASKED_LEAVES,
+    And,
+    Leaf,
+    Node,
+    Not,
+    Or,
+    Prefix,
+    as_words,
+    wanted,
+)
 from sessionstore.search.ranking import K1, Alternative, B, Count, Run
 from sessionstore.search.reading import (
     BLOCK,
@@ -41,8 +51,6 @@ from sessionstore.search.reading import (
 )
 from sessionstore.search.scope import Scope
 
-# Beyond so many conditions in a statement, reading all messages is the simpler way.
-_MOST_LEAVES = 64
 # So many messages are read to count phrases and beginnings of words, which the index does not
 # count. With more of them the newest so many stand for all.
 _MOST_READ = 5000
@@ -129,7 +137,7 @@ class _Sql:
 def _literal(connection: Connection, tree: Node, scope: Scope, *, oldest: bool) -> Iterator[Match]:
     """Yield each match with its folded text, by id."""
     sql = _Sql()
-    condition = _grams(tree, sql) if len(wanted(tree)) <= _MOST_LEAVES else None
+    condition = _grams(tree, sql) if len(wanted(tree)) <= MAX_ASKED_LEAVES else None
     if condition is None:
         yield from scan(connection, tree, scope, oldest=oldest)
         return

@@ -28,9 +28,10 @@ from sqlalchemy.exc import DBAPIError
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import SearchSort
 from sessionstore.search.candidates import Candidates, Frequencies, candidates
+from sessionstore.search.definitions import INDEXED_FROM
 from sessionstore.search.index import PART_MISSING, IndexState, is_index_trouble, state, warn_once
 from sessionstore.search.query import And, Node, Not, Or, as_words, matches, wanted
-from sessionstore.search.ranking import asked_words
+from sessionstore.search.ranking import MAX_RANKED_LEAVES, asked_words
 from sessionstore.search.reading import (
     FIRST_BLOCK,
     Found,
@@ -44,9 +45,6 @@ from sessionstore.search.reading import (
 )
 from sessionstore.search.scope import Scope
 
-# A tree of FTS5 is at most 256 deep, and the order by so many words at once says little.
-_MAX_RANKED_LEAVES = 64
-
 _WORDS = table("messages_fts", column("rowid"), column("messages_fts"))
 _RANKED = (
     "SELECT rowid FROM messages_fts WHERE messages_fts MATCH :asked "
@@ -56,7 +54,7 @@ _IS_WORD = "SELECT 1 FROM messages_fts WHERE messages_fts MATCH :asked AND rowid
 _PENDING = "SELECT id FROM messages_fts_pending WHERE id >= :indexed_from ORDER BY id"
 _VOID = (
     "SELECT NOT EXISTS (SELECT 1 FROM messages_fts_vocab) AND EXISTS (SELECT 1 FROM messages) "
-    "AND NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from')"
+    f"AND NOT EXISTS (SELECT 1 FROM state_meta WHERE key = '{INDEXED_FROM}')"
 )
 _LOWEST_ID = -(2**63)
 
@@ -116,7 +114,7 @@ def _by_index(
             yield found
         return
     strict = as_words(tree)
-    asked = _match_expression(strict) if len(wanted(strict)) <= _MAX_RANKED_LEAVES else None
+    asked = _match_expression(strict) if len(wanted(strict)) <= MAX_RANKED_LEAVES else None
     if asked is not None:
         yield from _scored(connection, asked, strict, scope, page)
     for found, body in literal:
