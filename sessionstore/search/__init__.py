@@ -1,7 +1,7 @@
 """Search over the messages of a store.
 
-`search_messages` finds. Of its index, `index` says what state it is in, fills and cures it;
-`fold`, `searchable_text` and `index_text` say what it is fed with.
+`search_messages` finds. Of its index, `index` says what state it is in, fills and cures it, and
+`index_text` says what it is fed with.
 """
 
 from __future__ import annotations
@@ -14,21 +14,13 @@ from sqlalchemy import Connection
 from sessionstore.errors import shown
 from sessionstore.records import SearchHit, SearchSort
 from sessionstore.search import index, postgres, sqlite
-from sessionstore.search.body import index_text, searchable_text, text_of
-from sessionstore.search.fold import fold
+from sessionstore.search.body import index_text
 from sessionstore.search.hits import load_hits
 from sessionstore.search.query import parse
 from sessionstore.search.reading import Page
 from sessionstore.search.scope import Scope
 
-__all__ = [
-    "fold",
-    "index",
-    "index_text",
-    "search_messages",
-    "searchable_text",
-    "text_of",
-]
+__all__ = ["index", "index_text", "search_messages"]
 
 # More hits than any store has: an index is asked for twice the end of a page and some, and
 # SQLite counts to 2⁶³.

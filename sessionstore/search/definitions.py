@@ -16,7 +16,7 @@ _BODY = (
 # https://www.sqlite.org/fts5.html#external_content_tables
 # https://www.sqlite.org/fts5.html#the_detail_option
 # https://www.sqlite.org/fts5.html#the_fts5vocab_virtual_table_module
-_TABLES = {
+TABLES = {
     "messages_search": f"""\
 CREATE VIEW messages_search(id, body) AS
 SELECT id, {_BODY.format("")} FROM messages""",
@@ -118,7 +118,6 @@ id, content, content_encoding, tool_name, tool_calls, search_text ON messages WH
 }
 FULL_TEXT = ("messages_fts", "messages_fts_trigram")
 
-TABLES: dict[str, str] = _TABLES
 # By name, in the order of creation.
 TRIGGERS: dict[str, str] = {
     f"{table}_{event}": statement.format(table=table)
