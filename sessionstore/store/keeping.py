@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack
 
 from sqlalchemy import Connection
 
-from sessionstore import search
+from sessionstore import checks, search
 from sessionstore.errors import (
     SessionStoreError,
     StoreBusyError,
@@ -33,7 +33,6 @@ from sessionstore.records import (
     age_in_seconds,
 )
 from sessionstore.repository import (
-    checks,
     listing,
     meta,
     prompts,
