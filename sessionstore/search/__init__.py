@@ -11,6 +11,7 @@ from typing import get_args
 
 from sqlalchemy import Connection
 
+from sessionstore import checks
 from sessionstore.errors import shown
 from sessionstore.records import SearchHit, SearchSort
 from sessionstore.search import index, postgres, sqlite
@@ -21,10 +22,6 @@ from sessionstore.search.reading import Page
 from sessionstore.search.scope import Scope
 
 __all__ = ["index", "index_text", "search_messages"]
-
-# More hits than any store has: an index is asked for twice the end of a page and some, and
-# SQLite counts to 2⁶³.
-_MOST = 2**60
 
 
 def search_messages(
@@ -65,7 +62,7 @@ def search_messages(
     Raises:
         QueryError: The query is too long.
         TypeError: A bare text stands where a list belongs, or something is no number.
-        ValueError: A number is negative, a time is NaN, or the sort is unknown.
+        ValueError: A number is negative, a time is not finite, or the sort is unknown.
         DBAPIError: The database failed.
     """
     if not isinstance(query, str):
@@ -85,9 +82,11 @@ def search_messages(
         include_inactive=include_inactive,
     )
     page = Page(
-        limit=_count("limit", limit),
-        offset=_count("offset", offset),
-        per_session=None if per_session is None else _count("per_session", per_session, least=1),
+        limit=checks.rows("limit", limit),
+        offset=checks.rows("offset", offset),
+        per_session=None
+        if per_session is None
+        else checks.rows("per_session", per_session, least=1),
     )
     tree = parse(query)
     if tree is None:
@@ -95,13 +94,3 @@ def search_messages(
     back_end = sqlite if connection.dialect.name == "sqlite" else postgres
     ids = back_end.find(connection, tree, scope, sort, page)
     return load_hits(connection, tree, ids, include_inactive=include_inactive)
-
-
-def _count(name: str, given: int, *, least: int = 0) -> int:
-    if isinstance(given, bool) or not isinstance(given, int):
-        msg = f"{name} is a whole number, not {type(given).__name__}"
-        raise TypeError(msg)
-    if given < least:
-        msg = f"{name} must be at least {least}, not {given}"
-        raise ValueError(msg)
-    return min(given, _MOST)

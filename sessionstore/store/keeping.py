@@ -117,7 +117,7 @@ class KeepingCalls(StoreBase):
             filter_fields.setdefault("archived", False)
         wanted = SessionFilter(source=source, **filter_fields)
         limit, offset = checks.one_page(limit, offset)
-        excluded = _list_of_texts("exclude_sources", exclude_sources)
+        excluded = checks.texts("exclude_sources", exclude_sources)
         now = self._now()
         return self._read(
             lambda db: listing.rich(
@@ -560,14 +560,6 @@ class KeepingCalls(StoreBase):
         for session_id in gone:
             longer = self._read(functools.partial(sessions.find_ids, prefix=f"{session_id}_"))
             side_files.remove(folder, session_id, others=longer)
-
-
-def _list_of_texts(name: str, value: Sequence[str] | None) -> list[str]:
-    texts = [] if value is None else value
-    if isinstance(texts, (str, bytes)) or not all(isinstance(each, str) for each in texts):
-        msg = f"{name} must be a list of texts"
-        raise TypeError(msg)
-    return list(texts)
 
 
 def _moment_or_none(value: str | None) -> float | None:
