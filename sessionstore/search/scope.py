@@ -22,7 +22,7 @@ class Scope:
     Attributes:
         sources: Only these; an empty one lets nothing pass.
         hidden_sources: None of these.
-        roles: Only these; an empty one asks nothing.
+        roles: Only these; an empty one lets nothing pass either.
         session_id: Only this session.
         user_id: Only sessions of this user.
         since: Message time, epoch seconds, inclusive.
@@ -32,7 +32,7 @@ class Scope:
 
     sources: tuple[str, ...] | None = None
     hidden_sources: tuple[str, ...] = ()
-    roles: tuple[str, ...] = ()
+    roles: tuple[str, ...] | None = None
     session_id: str | None = None
     user_id: str | None = None
     since: float | None = None
@@ -58,12 +58,13 @@ class Scope:
             TypeError: A bare text stands where a list belongs, or a time is no number.
             ValueError: A time is not finite.
         """
+        roles = checks.texts("role_filter", role_filter)
         return cls(
             sources=None
             if source_filter is None
             else _storable(checks.texts("source_filter", source_filter)),
             hidden_sources=_storable(checks.texts("exclude_sources", exclude_sources)),
-            roles=_storable(checks.texts("role_filter", role_filter)),
+            roles=_storable(roles) if roles else None,
             session_id=session_id,
             user_id=user_id,
             since=None if since is None else checks.moment("since", since),
@@ -84,7 +85,7 @@ class Scope:
             held.append(session.source.in_(self.sources))
         if self.hidden_sources:
             held.append(session.source.not_in(self.hidden_sources))
-        if self.roles:
+        if self.roles is not None:
             held.append(message.role.in_(self.roles))
         if self.session_id is not None:
             held.append(message.session_id == self.session_id)
