@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, text
@@ -50,6 +50,12 @@ _TEXTS = (
     "SELECT id, content, content_encoding, tool_name, tool_calls, search_text "
     "FROM messages WHERE id = :id"
 )
+
+# A step of filling it that others wait for: about a quarter of a second.
+_MESSAGES, _CHARACTERS = 1000, 1_000_000
+
+# Runs a unit in a transaction of its own.
+Transaction: TypeAlias = Callable[[Callable[[Connection], int]], int]
 
 _warned: WeakSet[Engine] = WeakSet()
 
@@ -178,6 +184,30 @@ def step(connection: Connection, *, messages: int, characters: int) -> int:
     if len(done) == len(ids) < messages:
         _mark(connection, None)
     return len(done)
+
+
+def fill(
+    read: Transaction, write: Transaction, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Index all messages that are left, step by step; return how many.
+
+    Args:
+        read: Runs a unit in one transaction that reads.
+        write: Runs a unit in one transaction that writes.
+        progress: Called with how many of how many are done.
+    """
+
+    def next_step(connection: Connection) -> int:
+        return step(connection, messages=_MESSAGES, characters=_CHARACTERS)
+
+    waiting = read(left)
+    done = 0
+    while waiting and (count := write(next_step)):
+        done += count
+        if progress is not None:
+            # Others may have added some, or have done some.
+            progress(done, max(waiting, done))
+    return done
 
 
 def _read_again(connection: Connection, ids: Sequence[int], characters: int) -> list[int]:

@@ -49,9 +49,6 @@ logger = logging.getLogger("sessionstore")
 # An import is checked as a whole before it is stored; past this it waits on disk.
 _SPOOLED_BYTES = 1024 * 1024
 
-# A step of indexing that is somebody's business: about a quarter of a second.
-_INDEX_STEP = {"messages": 1000, "characters": 1_000_000}
-
 _DEFAULT_DAYS = 90.0
 # What says of what age a prune is.
 _TIMES: tuple[Literal["older_than", "before", "newer_than", "after"], ...] = (
@@ -477,18 +474,11 @@ class KeepingCalls(StoreBase):
         Args:
             progress: Called with how many of how many are done.
         """
-        left = self._read(search.index.left)
-        done = 0
         self._completing = True
         try:
-            while left and (count := self._write(lambda db: search.index.step(db, **_INDEX_STEP))):
-                done += count
-                if progress is not None:
-                    # Others may have added some, or have done some.
-                    progress(done, max(left, done))
+            return search.index.fill(self._read, self._write, progress)
         finally:
             self._completing = False
-        return done
 
     def rebuild_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
         """Make the search index anew, whatever state it is in; return how many messages it has.
