@@ -272,40 +272,22 @@ def _by_bound(
     It is the score itself where no word comes oftener than the index tells times apart.
     """
     sql = _Sql()
-    found: list[str] = []
-    sides: list[str] = []
-    worth: list[str] = []
-    columns: list[str] = []
+    sides: list[_Side] = []
     for side, weighed in zip(alternatives, weights, strict=True):
-        all_of = [
-            f"words && {sql.bound(_every_number(run.words[0]), 'bigint[]')}" for run in side.runs
-        ]
-        names = [f"times{len(found) + place}" for place in range(len(side.runs))]
-        whole = " AND ".join(f"{name} IS NOT NULL" for name in names)
-        sides.append(f"({whole})")
-        for place, (run, name) in enumerate(zip(side.runs, names, strict=True)):
-            others = "".join(f" AND {each}" for each in all_of[:place] + all_of[place + 1 :])
-            numbers = sql.bound(_every_number(run.words[0]), "bigint[]")
-            columns.append(f"max(times) FILTER (WHERE run = {len(found)}) AS {name}")
-            found.append(
-                f"SELECT f.id, f.word_count, {len(found)} AS run, CASE WHEN k.times < {TIMES} "
-                f"THEN k.times ELSE greatest(f.word_count, {TIMES}) END AS times "
-                f"FROM unnest({numbers}) WITH ORDINALITY AS k(number, times) CROSS JOIN LATERAL "
-                "(SELECT id, word_count FROM messages_fts "
-                f"WHERE words @> ARRAY[k.number]{others}) AS f"
-            )
-            worth.append(
-                f"CASE WHEN {whole} THEN {_worth(name, weighed[place], average, sql)} ELSE 0 END"
-            )
-    statement = (
-        f"SELECT id, {' + '.join(worth)} AS bound FROM (SELECT id, max(word_count) AS word_count, "
-        f"{', '.join(columns)} FROM ({' UNION ALL '.join(found)}) AS found GROUP BY id) AS counted "
-        f"WHERE {' OR '.join(sides)}"
-    )
+        words = [sql.bound(_every_number(run.words[0]), "bigint[]") for run in side.runs]
+        sides.append(_Side(sum(len(each.words) for each in sides), words, weighed))
+    found = [each for side in sides for each in side.found()]
     if len(found) == 1:  # nothing to put together
+        worth = _worth("times", weights[0][0], average, sql)
+        statement = f"SELECT id, {worth} AS bound FROM ({found[0]}) AS counted"
+    else:
+        columns = ", ".join(each for side in sides for each in side.columns())
+        worth = " + ".join(each for side in sides for each in side.worth(average, sql))
         statement = (
-            f"SELECT id, {_worth('times', weights[0][0], average, sql)} AS bound "
-            f"FROM ({found[0]}) AS counted"
+            f"SELECT id, {worth} AS bound "
+            f"FROM (SELECT id, max(word_count) AS word_count, {columns} "
+            f"FROM ({' UNION ALL '.join(found)}) AS found GROUP BY id) AS counted "
+            f"WHERE {' OR '.join(f'({side.whole})' for side in sides)}"
         )
     candidates = _ids(statement, "bound").subquery("found")
     chosen = select(candidates.c.id, candidates.c.bound).order_by(
@@ -314,6 +296,55 @@ def _by_bound(
     with sql.run(_narrowed(chosen, candidates.c.id, scope), connection) as rows:
         for row in rows:
             yield row.id, row.bound
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An alternative of single words, as its parts of the statement that counts them.
+
+    Attributes:
+        first: The number of its first word among those of all alternatives.
+        words: All numbers of each word, bound.
+        weights: What each word weighs.
+    """
+
+    first: int
+    words: Sequence[str]
+    weights: Sequence[float]
+
+    @property
+    def times(self) -> list[str]:
+        """The column of each word: how often a text has it, NULL for never."""
+        return [f"times{self.first + place}" for place in range(len(self.words))]
+
+    @property
+    def whole(self) -> str:
+        """The condition under which a text has all of the words."""
+        return " AND ".join(f"{times} IS NOT NULL" for times in self.times)
+
+    def found(self) -> Iterator[str]:
+        """Write a query for each word: which texts have it, and the others, and how often it."""
+        for place, numbers in enumerate(self.words):
+            others = [*self.words[:place], *self.words[place + 1 :]]
+            beside = "".join(f" AND words && {each}" for each in others)
+            yield (
+                f"SELECT f.id, f.word_count, {self.first + place} AS run, "
+                f"CASE WHEN k.times < {TIMES} "
+                f"THEN k.times ELSE greatest(f.word_count, {TIMES}) END AS times "
+                f"FROM unnest({numbers}) WITH ORDINALITY AS k(number, times) CROSS JOIN LATERAL "
+                "(SELECT id, word_count FROM messages_fts "
+                f"WHERE words @> ARRAY[k.number]{beside}) AS f"
+            )
+
+    def columns(self) -> Iterator[str]:
+        """Write the column of each word, over all that was found of a text."""
+        for number, times in enumerate(self.times, self.first):
+            yield f"max(times) FILTER (WHERE run = {number}) AS {times}"
+
+    def worth(self, average: float, sql: _Sql) -> Iterator[str]:
+        """Write what each word is worth in a text: nothing where another one is missing."""
+        for times, weight in zip(self.times, self.weights, strict=True):
+            yield f"CASE WHEN {self.whole} THEN {_worth(times, weight, average, sql)} ELSE 0 END"
 
 
 def _worth(times: str, weight: float, average: float, sql: _Sql) -> str:
