@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, func, literal_column, select, text
 
 from sessionstore.codec import as_number, as_text, decode_content
-from sessionstore.listed import in_order
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import (
     Content,
@@ -22,6 +21,7 @@ from sessionstore.records import (
 from sessionstore.repository import filters, sessions
 from sessionstore.repository.chains import is_head, link_from, root_of, tip_of
 from sessionstore.repository.filters import activity
+from sessionstore.rows_by_key import in_order
 from sessionstore.search.body import text_of
 
 logger = logging.getLogger("sessionstore")
