@@ -224,15 +224,17 @@ def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSu
     with_preview = select(
         literal_column(key), *sessions.ALL_COLUMNS, MESSAGES.c.content, MESSAGES.c.content_encoding
     ).outerjoin_from(SESSIONS, MESSAGES, MESSAGES.c.id == said)
-    shown: dict[Any, tuple[SessionRecord, str]] = {}
-    keys = [entry.key for entry in page]
+    entries = {entry.key: entry for entry in page}
+    summaries: dict[Any, SessionSummary] = {}
     for row_key, *columns, content, encoding in connection.execute(
-        with_preview.where(sessions.is_one_of(connection, keys))
+        with_preview.where(sessions.is_one_of(connection, list(entries)))
     ):
-        record = sessions.record_of(columns)
-        shown[row_key] = (record, preview(decode_content(content, encoding)))
-    in_order(connection, shown, keys)
-    return [_summary(entry, *shown[entry.key]) for entry in page if entry.key in shown]
+        summaries[row_key] = _summary(
+            entries[row_key],
+            sessions.record_of(columns),
+            preview(decode_content(content, encoding)),
+        )
+    return in_order(connection, summaries, [entry.key for entry in page])
 
 
 def _summary(entry: _Entry, record: SessionRecord, first_words: str) -> SessionSummary:
