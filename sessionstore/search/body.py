@@ -62,6 +62,13 @@ def index_text(
         and not any(each and "\0" in each for each in stored)
     ):
         return None
+    return folded_text(content, encoding, tool_name, tool_calls)
+
+
+def folded_text(
+    content: str | None, encoding: str | None, tool_name: str | None, tool_calls: str | None
+) -> str:
+    """Give the searchable text of a message as it is stored, folded, as an index holds it."""
     return readable(fold(stored_text(content, encoding, tool_name, tool_calls)))
 
 

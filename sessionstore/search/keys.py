@@ -20,8 +20,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from zlib import crc32
 
-from sessionstore.search.body import readable, stored_text
-from sessionstore.search.fold import fold, has_cjk, words
+from sessionstore.search.body import folded_text, readable
+from sessionstore.search.fold import has_cjk, words
 from sessionstore.search.query import Edge, Leaf, Phrase, Prefix, Term, forms, is_short_word
 
 _LENGTH = 3
@@ -77,7 +77,7 @@ def keys_of_row(
     content: str | None, encoding: str | None, tool_name: str | None, tool_calls: str | None
 ) -> Keys:
     """Give the keys of a message as it is stored."""
-    return keys_of(readable(fold(stored_text(content, encoding, tool_name, tool_calls))))
+    return keys_of(folded_text(content, encoding, tool_name, tool_calls))
 
 
 def keys_of(body: str) -> Keys:

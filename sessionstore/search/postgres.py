@@ -21,8 +21,7 @@ from sqlalchemy.sql.expression import TextualSelect
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import SearchSort
 from sessionstore.search import ranking, server_index
-from sessionstore.search.body import readable, stored_text
-from sessionstore.search.fold import fold
+from sessionstore.search.body import folded_text
 from sessionstore.search.index import PART_MISSING, warn_once
 from sessionstore.search.keys import TIMES, asked_grams, word_key
 from sessionstore.search.query import (
@@ -407,6 +406,6 @@ def _counted(
     """Read messages, and yield those that have what is asked for."""
     while block := list(islice(ids, BLOCK)):
         for row in connection.execute(_TEXTS, {"ids": block}):
-            body = readable(fold(stored_text(*row[1:])))
+            body = folded_text(*row[1:])
             if counted := ranking.count(alternatives, body):
                 yield row[0], counted
