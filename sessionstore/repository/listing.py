@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, func, literal_column, select, text
 
 from sessionstore.codec import as_number, as_text, decode_content
-from sessionstore.listed import in_order
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import (
     Content,
@@ -22,6 +20,7 @@ from sessionstore.records import (
 from sessionstore.repository import filters, sessions
 from sessionstore.repository.chains import is_head, link_from, root_of, tip_of
 from sessionstore.repository.filters import activity
+from sessionstore.rows_by_key import in_order
 from sessionstore.search.body import text_of
 
 logger = logging.getLogger("sessionstore")
@@ -70,16 +69,14 @@ def rich(
         parameters |= {"past_moment": past.moment, "past_root": past.root_id}
 
     def entries(*more: str, limit: int, offset: int) -> list[_Entry]:
-        form = _page(
-            shown=shown,
-            chains_as_one=chains_as_one,
-            by_activity=by_activity,
-            on_server=on_server,
-        )
         query = text(
-            form.format(
-                key=sessions.row_key(connection, shown),
-                conditions=" AND ".join(filter(None, [*conditions, *more])) or "1 = 1",
+            _page(
+                sessions.row_key(connection, shown),
+                shown,
+                " AND ".join(filter(None, [*conditions, *more])) or "1 = 1",
+                chains_as_one=chains_as_one,
+                by_activity=by_activity,
+                on_server=on_server,
             )
         )
         if exclude_sources:
@@ -87,7 +84,7 @@ def rich(
         page = connection.execute(query, parameters | {"limit": limit, "offset": offset})
         found = [_Entry(*row) for row in page]
         if on_server and chains_as_one and by_activity:
-            # They come from the very first on, and with all that tie with the last.
+            # See `_chains_by_activity_on_server`.
             found.sort(key=lambda each: (each.active, each.root), reverse=True)
             found = found[offset : offset + limit]
         return found
@@ -118,61 +115,102 @@ class _Entry(NamedTuple):
     active: float
 
 
-@functools.cache
-def _page(*, shown: str, chains_as_one: bool, by_activity: bool, on_server: bool) -> str:
-    """Write the query for a page of entries, its conditions and their key left open.
+def _page(
+    key: str,
+    shown: str,
+    conditions: str,
+    *,
+    chains_as_one: bool,
+    by_activity: bool,
+    on_server: bool,
+) -> str:
+    """Write the query for a page of entries.
 
     `s` is the root of an entry and `t` the session at the end of its chain; one of the two is
-    shown. Either order walks an index and stops when the page is full. By activity it walks every
-    session, `x`, and takes each chain where it meets the member that was active last.
+    shown. Either order walks an index and stops when the page is full.
     """
-    order = "{conditions} ORDER BY {{}}, s.id DESC LIMIT :limit OFFSET :offset"
     if not chains_as_one:
-        key = activity("s") if by_activity else "s.started_at"
-        return (
-            f"SELECT {{key}}, s.id, s.id, s.started_at, {activity('s')} FROM sessions s "
-            "WHERE " + order.replace("{{}}", f"{key} DESC")
-        )
-    each = _each_on_server("y", "link.id") if on_server else "JOIN sessions y ON y.id = link.id"
-    latest = (
-        f"WITH RECURSIVE {link_from('s')} SELECT {{}} FROM link {each} "
+        return _every_session(key, conditions, by_activity=by_activity)
+    if not by_activity:
+        return _chains_by_start(key, shown, conditions, on_server=on_server)
+    if on_server:
+        return _chains_by_activity_on_server(key, shown, conditions)
+    return _chains_by_activity_in_file(key, shown, conditions)
+
+
+def _every_session(key: str, conditions: str, *, by_activity: bool) -> str:
+    moment = activity("s") if by_activity else "s.started_at"
+    return (
+        f"SELECT {key}, s.id, s.id, s.started_at, {activity('s')} FROM sessions s "
+        f"WHERE {conditions} ORDER BY {moment} DESC, s.id DESC LIMIT :limit OFFSET :offset"
+    )
+
+
+def _chains_by_start(key: str, shown: str, conditions: str, *, on_server: bool) -> str:
+    latest = _of_last_active(activity("y"), on_server=on_server)
+    tip = _tip(shown, on_server=on_server)
+    return (
+        f"SELECT {key}, s.id, {shown}.id, s.started_at, ({latest}) FROM sessions s {tip}"
+        f"WHERE {conditions} ORDER BY s.started_at DESC, s.id DESC LIMIT :limit OFFSET :offset"
+    )
+
+
+def _chains_by_activity_in_file(key: str, shown: str, conditions: str) -> str:
+    """Walk every session, `x`; take each chain where the member is met that was active last."""
+    root = _one_by_one("s", root_of("x"), on_server=False)
+    tip = _tip(shown, on_server=False)
+    return (
+        f"SELECT {key}, s.id, {shown}.id, s.started_at, {activity('x')} FROM sessions x {root}{tip}"
+        f"WHERE x.id = ({_of_last_active('y.id', on_server=False)}) AND {conditions} "
+        f"ORDER BY {activity('x')} DESC, s.id DESC LIMIT :limit OFFSET :offset"
+    )
+
+
+def _chains_by_activity_on_server(key: str, shown: str, conditions: str) -> str:
+    """Walk as in a file, but give all from the first entry on and all that tie with the last.
+
+    A server sorts all that there is where the order is not just that of the walk, so ties are
+    put in order, and the page is cut out, by whoever asks.
+    """
+    root = _one_by_one("s", root_of("x"), on_server=True)
+    tip = _tip(shown, on_server=True)
+    return (
+        f"SELECT {key}, s.id, {shown}.id, s.started_at, {activity('x')} "
+        f"FROM (SELECT * FROM sessions w ORDER BY {activity('w')} DESC, w.id DESC) x {root}{tip}"
+        f"WHERE x.id = ({_of_last_active('y.id', on_server=True)}) AND {conditions} "
+        f"ORDER BY {activity('x')} DESC "
+        "FETCH FIRST (CAST(:limit AS bigint) + :offset) ROWS WITH TIES"
+    )
+
+
+def _of_last_active(wanted: str, *, on_server: bool) -> str:
+    """Write the query for something of `y`, the member of the chain of `s` that was active last."""
+    members = (
+        _one_by_one("y", "link.id", on_server=True)
+        if on_server
+        else "JOIN sessions y ON y.id = link.id "
+    )
+    return (
+        f"WITH RECURSIVE {link_from('s')} SELECT {wanted} FROM link {members}"
         f"ORDER BY {activity('y')} DESC, y.id DESC LIMIT 1"
     )
-    join = _each_on_server if on_server else _each_in_file
-    tip = join("t", tip_of("s")) if shown == "t" else ""
-    columns = f"SELECT {{key}}, s.id, {shown}.id, s.started_at, "
-    if not by_activity:
-        return (
-            f"{columns}({latest.format(activity('y'))}) FROM sessions s {tip}WHERE "
-            + order.replace("{{}}", "s.started_at DESC")
-        )
-    walked = "sessions"
-    ordered = order.replace("{{}}", f"{activity('x')} DESC")
-    if on_server:
-        # It sorts all that there is where the order is not just that of the walk.
-        walked = f"(SELECT * FROM sessions w ORDER BY {activity('w')} DESC, w.id DESC)"
-        ordered = (
-            f"{{conditions}} ORDER BY {activity('x')} DESC "
-            "FETCH FIRST (CAST(:limit AS bigint) + :offset) ROWS WITH TIES"
-        )
-    return (
-        f"{columns}{activity('x')} FROM {walked} x {join('s', root_of('x'))}{tip}"
-        f"WHERE x.id = ({latest.format('y.id')}) AND {ordered}"
-    )
 
 
-def _each_in_file(name: str, wanted: str) -> str:
-    """Join the session whose id a query gives; SQLite takes the order of a CROSS JOIN as said."""
-    return f"CROSS JOIN sessions {name} ON {name}.id = ({wanted}) "
+def _tip(shown: str, *, on_server: bool) -> str:
+    """Join the session at the end of the chain, where it is the one to be shown."""
+    return _one_by_one("t", tip_of("s"), on_server=on_server) if shown == "t" else ""
 
 
-def _each_on_server(name: str, wanted: str) -> str:
-    """Join the session whose id a query gives, one by one as the page fills.
+def _one_by_one(name: str, wanted: str, *, on_server: bool) -> str:
+    """Join the session whose id a query gives, one after the other as the page fills.
 
-    Else a server reads all sessions there are to join them at once; OFFSET 0 keeps it from
-    seeing through.
+    SQLite takes the order of a CROSS JOIN as said. A server would read all sessions there are
+    to join them at once; OFFSET 0 keeps it from seeing through.
     """
-    return f"JOIN LATERAL (SELECT * FROM sessions WHERE id = ({wanted}) OFFSET 0) {name} ON TRUE "
+    if on_server:
+        one = f"SELECT * FROM sessions WHERE id = ({wanted}) OFFSET 0"
+        return f"JOIN LATERAL ({one}) {name} ON TRUE "
+    return f"CROSS JOIN sessions {name} ON {name}.id = ({wanted}) "
 
 
 def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSummary]:
@@ -186,15 +224,17 @@ def _summaries(connection: Connection, page: Sequence[_Entry]) -> list[SessionSu
     with_preview = select(
         literal_column(key), *sessions.ALL_COLUMNS, MESSAGES.c.content, MESSAGES.c.content_encoding
     ).outerjoin_from(SESSIONS, MESSAGES, MESSAGES.c.id == said)
-    shown: dict[Any, tuple[SessionRecord, str]] = {}
-    keys = [entry.key for entry in page]
+    entries = {entry.key: entry for entry in page}
+    summaries: dict[Any, SessionSummary] = {}
     for row_key, *columns, content, encoding in connection.execute(
-        with_preview.where(sessions.is_one_of(connection, keys))
+        with_preview.where(sessions.is_one_of(connection, list(entries)))
     ):
-        record = sessions.record_of(columns)
-        shown[row_key] = (record, preview(decode_content(content, encoding)))
-    in_order(connection, shown, keys)
-    return [_summary(entry, *shown[entry.key]) for entry in page if entry.key in shown]
+        summaries[row_key] = _summary(
+            entries[row_key],
+            sessions.record_of(columns),
+            preview(decode_content(content, encoding)),
+        )
+    return in_order(connection, summaries, [entry.key for entry in page])
 
 
 def _summary(entry: _Entry, record: SessionRecord, first_words: str) -> SessionSummary:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, ScalarSelect, Select, bindparam, func, not_, select
 
+from sessionstore import checks
 from sessionstore.codec import (
     alike,
     as_number,
@@ -19,7 +20,7 @@ from sessionstore.codec import (
 from sessionstore.errors import MessageNotFoundError
 from sessionstore.models import MESSAGES
 from sessionstore.records import ConversationMessage, MessageRecord
-from sessionstore.repository import chains, checks
+from sessionstore.repository import chains
 
 # Texts that may be more than every back end can hold; `json_columns` says which are JSON.
 ENCODED_TEXTS = (

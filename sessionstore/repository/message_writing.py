@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, text, update
 
+from sessionstore import checks
 from sessionstore.codec import (
     alike,
     decode_json,
@@ -19,7 +20,7 @@ from sessionstore.codec import (
 from sessionstore.errors import ConflictError, MessageNotFoundError, SessionNotFoundError, shown
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import MessageRecord
-from sessionstore.repository import checks, sessions
+from sessionstore.repository import sessions
 from sessionstore.repository.message_reading import ENCODED_TEXTS, LIVE, UNDONE, listing
 from sessionstore.search import index_text, server_index
 from sessionstore.search.keys import keys_of_row

@@ -26,13 +26,14 @@ from sqlalchemy import (
     update,
 )
 
+from sessionstore import checks
 from sessionstore.codec import as_number, as_text, decode_json, encode_json
 from sessionstore.errors import ConflictError, SessionNotFoundError, shown
-from sessionstore.listed import in_order
 from sessionstore.models import COMPRESSION_LOCKS, MESSAGES, SESSIONS, SYSTEM_PROMPTS
 from sessionstore.records import SessionRecord
-from sessionstore.repository import chains, checks, prompts, titles
+from sessionstore.repository import chains, prompts, titles
 from sessionstore.repository.dialects import insert_into
+from sessionstore.rows_by_key import in_order
 
 UNKNOWN_SOURCE = "unknown"
 COMPRESSION = "compression"

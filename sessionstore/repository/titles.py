@@ -10,10 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select, update
 
+from sessionstore import checks
 from sessionstore.codec import as_text, is_plain
 from sessionstore.errors import TitleTakenError
 from sessionstore.models import SESSIONS
-from sessionstore.repository import chains, checks
+from sessionstore.repository import chains
 
 MAX_TITLE_LENGTH = 100
 

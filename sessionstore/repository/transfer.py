@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
 
+from sessionstore import checks
 from sessionstore.errors import ImportRejectedError, shown
 from sessionstore.models import MESSAGES, MODEL_USAGE, SESSIONS
 from sessionstore.records import (
@@ -18,7 +19,6 @@ from sessionstore.records import (
     SessionRecord,
 )
 from sessionstore.repository import (
-    checks,
     message_reading,
     message_writing,
     prompts,

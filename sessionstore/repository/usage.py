@@ -8,9 +8,10 @@ from typing import Any, cast
 from sqlalchemy import Connection, Double, ScalarSelect, func, insert, select, text, update
 from sqlalchemy import cast as cast_sql
 
+from sessionstore import checks
 from sessionstore.models import MODEL_USAGE, SESSIONS
 from sessionstore.records import ModelUsage, ModelUsageLine, TokenTotals
-from sessionstore.repository import checks, sessions
+from sessionstore.repository import sessions
 from sessionstore.repository.sums import halves, whole
 
 COUNTERS = (

@@ -1,7 +1,7 @@
 """Search over the messages of a store.
 
-`search_messages` finds. Of its index, `index` says what state it is in, fills and cures it;
-`fold`, `searchable_text` and `index_text` say what it is fed with.
+`search_messages` finds. Of its index, `index` says what state it is in, fills and cures it, and
+`index_text` says what it is fed with.
 """
 
 from __future__ import annotations
@@ -11,28 +11,17 @@ from typing import get_args
 
 from sqlalchemy import Connection
 
+from sessionstore import checks
 from sessionstore.errors import shown
 from sessionstore.records import SearchHit, SearchSort
 from sessionstore.search import index, postgres, sqlite
-from sessionstore.search.body import index_text, searchable_text, text_of
-from sessionstore.search.fold import fold
+from sessionstore.search.body import index_text
 from sessionstore.search.hits import load_hits
 from sessionstore.search.query import parse
 from sessionstore.search.reading import Page
 from sessionstore.search.scope import Scope
 
-__all__ = [
-    "fold",
-    "index",
-    "index_text",
-    "search_messages",
-    "searchable_text",
-    "text_of",
-]
-
-# More hits than any store has: an index is asked for twice the end of a page and some, and
-# SQLite counts to 2⁶³.
-_MOST = 2**60
+__all__ = ["index", "index_text", "search_messages"]
 
 
 def search_messages(
@@ -73,7 +62,7 @@ def search_messages(
     Raises:
         QueryError: The query is too long.
         TypeError: A bare text stands where a list belongs, or something is no number.
-        ValueError: A number is negative, a time is NaN, or the sort is unknown.
+        ValueError: A number is negative, a time is not finite, or the sort is unknown.
         DBAPIError: The database failed.
     """
     if not isinstance(query, str):
@@ -93,9 +82,11 @@ def search_messages(
         include_inactive=include_inactive,
     )
     page = Page(
-        limit=_count("limit", limit),
-        offset=_count("offset", offset),
-        per_session=None if per_session is None else _count("per_session", per_session, least=1),
+        limit=checks.rows("limit", limit),
+        offset=checks.rows("offset", offset),
+        per_session=None
+        if per_session is None
+        else checks.rows("per_session", per_session, least=1),
     )
     tree = parse(query)
     if tree is None:
@@ -103,13 +94,3 @@ def search_messages(
     back_end = sqlite if connection.dialect.name == "sqlite" else postgres
     ids = back_end.find(connection, tree, scope, sort, page)
     return load_hits(connection, tree, ids, include_inactive=include_inactive)
-
-
-def _count(name: str, given: int, *, least: int = 0) -> int:
-    if isinstance(given, bool) or not isinstance(given, int):
-        msg = f"{name} is a whole number, not {type(given).__name__}"
-        raise TypeError(msg)
-    if given < least:
-        msg = f"{name} must be at least {least}, not {given}"
-        raise ValueError(msg)
-    return min(given, _MOST)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from sessionstore.codec import encode_json, parse_content, parse_json
+from sessionstore.codec import parse_content, parse_json
 from sessionstore.records import Content
 from sessionstore.search.fold import fold, is_plain
 
@@ -24,18 +24,13 @@ _SIGHT_AND_SOUND = ("image", "audio", "video")
 _DATA_URL = re.compile(r"data:[\w.+/-]*[;,]", re.ASCII)
 
 
-def searchable_text(content: Content, tool_name: str | None, tool_calls: Any) -> str:
-    """Join what a message can be found by, one below the other: text, tool name, tool calls.
-
-    Tool calls count as their JSON with real characters. Not folded.
-    """
-    return _joined(text_of(content), tool_name, _with_real_characters(encode_json(tool_calls)))
-
-
 def stored_text(
     content: str | None, encoding: str | None, tool_name: str | None, tool_calls: str | None
 ) -> str:
-    """Give the searchable text of a message as it is stored; what is damaged counts as it is."""
+    """Join what a message can be found by, one below the other: text, tool name, tool calls.
+
+    Tool calls count as their JSON with real characters, and what is damaged as it is. Not folded.
+    """
     # Bytes, as other hands put them there, are read as the text they nearly are.
     content, tool_name, tool_calls = map(_text, (content, tool_name, tool_calls))
     if tool_calls is not None and "\\u" in tool_calls:
@@ -67,6 +62,13 @@ def index_text(
         and not any(each and "\0" in each for each in stored)
     ):
         return None
+    return folded_text(content, encoding, tool_name, tool_calls)
+
+
+def folded_text(
+    content: str | None, encoding: str | None, tool_name: str | None, tool_calls: str | None
+) -> str:
+    """Give the searchable text of a message as it is stored, folded, as an index holds it."""
     return readable(fold(stored_text(content, encoding, tool_name, tool_calls)))
 
 

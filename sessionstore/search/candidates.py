@@ -13,7 +13,19 @@ from typing import TypeAlias
 
 from sessionstore.search.body import readable
 from sessionstore.search.fold import words
-from sessionstore.search.query import And, Edge, Leaf, Node, Not, Or, Phrase, Term, forms, wanted
+from sessionstore.search.query import (
+    MAX_ASKED_LEAVES,
+    And,
+    Edge,
+    Leaf,
+    Node,
+    Not,
+    Or,
+    Phrase,
+    Term,
+    forms,
+    wanted,
+)
 
 _LENGTH = 3
 # Each trigram costs a walk through all messages that have it, and each after the first few
@@ -21,7 +33,6 @@ _LENGTH = 3
 # and of all that must be there the rarest few are asked for.
 _MOST_LOOKED_AT = 12
 _MOST_ASKED_FOR = 4
-_MOST_LEAVES = 64
 _LAST_CHARACTER = "\U0010ffff"
 _BEHIND_ASCII_WORDS = (("", "/"), (":", "`"), ("{", _LAST_CHARACTER))
 
@@ -79,7 +90,7 @@ def candidates(tree: Node, *, oldest: bool, frequencies: Frequencies) -> Candida
 
     None for a query of so many parts that reading all messages is the simpler way.
     """
-    if len(wanted(tree)) > _MOST_LEAVES:
+    if len(wanted(tree)) > MAX_ASKED_LEAVES:
         return None
     made = Candidates()
     asked = _ask(tree)

@@ -5,6 +5,9 @@ Repeated here for a file that lost it; a test holds the two against each other.
 
 from __future__ import annotations
 
+# The name in `state_meta` of the id below which no message is in the index yet.
+INDEXED_FROM = "search_indexed_from"
+
 _BODY = (
     "coalesce({0}search_text, coalesce({0}content, '') || "
     "coalesce(char(10) || {0}tool_name, '') || "
@@ -13,7 +16,7 @@ _BODY = (
 # https://www.sqlite.org/fts5.html#external_content_tables
 # https://www.sqlite.org/fts5.html#the_detail_option
 # https://www.sqlite.org/fts5.html#the_fts5vocab_virtual_table_module
-_TABLES = {
+TABLES = {
     "messages_search": f"""\
 CREATE VIEW messages_search(id, body) AS
 SELECT id, {_BODY.format("")} FROM messages""",
@@ -41,7 +44,7 @@ CREATE TABLE messages_fts_pending (
 )""",
 }
 _IS_INDEXED = (
-    "NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from' "
+    f"NOT EXISTS (SELECT 1 FROM state_meta WHERE key = '{INDEXED_FROM}' "
     "AND {0}id < CAST(value AS INTEGER))"
 )
 _INSERT = f"""\
@@ -115,13 +118,9 @@ id, content, content_encoding, tool_name, tool_calls, search_text ON messages WH
 }
 FULL_TEXT = ("messages_fts", "messages_fts_trigram")
 
-TABLES: dict[str, str] = _TABLES
 # By name, in the order of creation.
 TRIGGERS: dict[str, str] = {
     f"{table}_{event}": statement.format(table=table)
     for table in FULL_TEXT
     for event, statement in _TRIGGERS.items()
 } | _PENDING_TRIGGERS
-
-# The name in `state_meta` of the id below which no message is in the index yet.
-INDEXED_FROM = "search_indexed_from"

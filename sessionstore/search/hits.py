@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
 
 from sessionstore.codec import as_number, as_text, decode_text, parse_content
-from sessionstore.listed import in_order
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import Content, ContextMessage, SearchHit
+from sessionstore.rows_by_key import in_order
 from sessionstore.search.body import stored_text, text_of
 from sessionstore.search.query import Node
 from sessionstore.search.scope import visible

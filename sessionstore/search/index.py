@@ -10,21 +10,27 @@ another program wrote them with a text that the index cannot be fed with as it i
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakSet
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from sessionstore.search import server_index
 from sessionstore.search.body import index_text
 from sessionstore.search.definitions import FULL_TEXT, INDEXED_FROM, TABLES, TRIGGERS
 
+logger = logging.getLogger("sessionstore")
+
 # The codes with which SQLite says that a virtual table is missing or unusable: there is no
 # code of its own for it (https://www.sqlite.org/rescode.html, SQLITE_ERROR, SQLITE_CORRUPT).
 _INDEX_TROUBLE = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT}
+
+PART_MISSING = "a part of it is missing"
 
 _NAMES = (*TABLES, *TRIGGERS)
 _STATE = (
@@ -32,6 +38,8 @@ _STATE = (
     f"({', '.join(repr(name) for name in _NAMES)})), "
     f"(SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = '{INDEXED_FROM}')"
 )
+# Any word makes FTS5 open a table and look into it.
+_PROBE = "SELECT rowid FROM {0} WHERE {0} MATCH '\"aaa\"' LIMIT 1"
 _LEFT = text(
     "SELECT (SELECT count(*) FROM messages WHERE id < :indexed_from) + (SELECT count(*) "
     "FROM messages_fts_pending WHERE :indexed_from IS NULL OR id >= :indexed_from)"
@@ -42,6 +50,14 @@ _TEXTS = (
     "SELECT id, content, content_encoding, tool_name, tool_calls, search_text "
     "FROM messages WHERE id = :id"
 )
+
+# A step of filling it that others wait for: about a quarter of a second.
+_MESSAGES, _CHARACTERS = 1000, 1_000_000
+
+# Runs a unit in a transaction of its own.
+Transaction: TypeAlias = Callable[[Callable[[Connection], int]], int]
+
+_warned: WeakSet[Engine] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +85,30 @@ def trouble(connection: Connection) -> str | None:
     """Say in one sentence why the index cannot be used; None: it can, as far as it is filled."""
     reason = None
     if not state(connection).whole:
-        reason = "a part of it is missing"
+        reason = PART_MISSING
     elif connection.dialect.name == "sqlite":
         try:
             for table in FULL_TEXT:
-                probe = f"SELECT rowid FROM {table} WHERE {table} MATCH '\"aaa\"' LIMIT 1"
-                connection.exec_driver_sql(probe).all()
+                connection.exec_driver_sql(_PROBE.format(table)).all()
         except DBAPIError as error:
             if not is_index_trouble(error):
                 raise
             reason = str(error.orig)
-    if reason is None:
-        return None
+    return None if reason is None else _told(reason)
+
+
+def warn_once(connection: Connection, reason: object) -> None:
+    """Log that search goes on without the index; once, however many searches do."""
+    if connection.engine not in _warned:
+        _warned.add(connection.engine)
+        logger.warning("%s", _told(reason))
+
+
+def _told(reason: object) -> str:
     return (
-        f"the search index cannot be used ({reason}); messages are found by reading all of "
-        "them, without an order by rank, until the index is rebuilt"
+        f"the search index cannot be used ({reason}); messages are found by reading all of them, "
+        "and ranked by whole words and age alone, until the index is rebuilt: "
+        "sessionstore doctor --fix"
     )
 
 
@@ -159,6 +184,30 @@ def step(connection: Connection, *, messages: int, characters: int) -> int:
     if len(done) == len(ids) < messages:
         _mark(connection, None)
     return len(done)
+
+
+def fill(
+    read: Transaction, write: Transaction, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Index all messages that are left, step by step; return how many.
+
+    Args:
+        read: Runs a unit in one transaction that reads.
+        write: Runs a unit in one transaction that writes.
+        progress: Called with how many of how many are done.
+    """
+
+    def next_step(connection: Connection) -> int:
+        return step(connection, messages=_MESSAGES, characters=_CHARACTERS)
+
+    waiting = read(left)
+    done = 0
+    while waiting and (count := write(next_step)):
+        done += count
+        if progress is not None:
+            # Others may have added some, or have done some.
+            progress(done, max(waiting, done))
+    return done
 
 
 def _read_again(connection: Connection, ids: Sequence[int], characters: int) -> list[int]:
@@ -304,7 +353,7 @@ def _compared(connection: Connection, table: str, *, compare: bool) -> str | Non
     https://www.sqlite.org/fts5.html#the_integrity_check_command
     """
     part = state(connection)
-    statement = f"SELECT rowid FROM {table} WHERE {table} MATCH '\"aaa\"' LIMIT 1"
+    statement = _PROBE.format(table)
     if compare:
         rank = int(part.whole and part.indexed_from is None)
         statement = f"INSERT INTO {table}({table}, rank) VALUES('integrity-check', {rank})"

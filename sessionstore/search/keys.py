@@ -20,9 +20,9 @@ from functools import lru_cache
 from hashlib import blake2b
 from zlib import crc32
 
-from sessionstore.search.body import readable, stored_text
-from sessionstore.search.fold import fold, has_cjk, words
-from sessionstore.search.query import Edge, Leaf, Phrase, Prefix, Term, forms
+from sessionstore.search.body import folded_text, readable
+from sessionstore.search.fold import has_cjk, words
+from sessionstore.search.query import Edge, Leaf, Phrase, Prefix, Term, forms, is_short_word
 
 _LENGTH = 3
 # So many grams of one literal are asked for, spread over it: more would rule out hardly any
@@ -33,7 +33,6 @@ _HALF = 1 << 31
 _WHOLE, _BEGINNING = "\1", "\2"
 _SHORT_WORD = re.compile("(?<![a-z0-9])[a-z0-9]{1,2}(?![a-z0-9])")
 _BEGINNING_OF_WORD = re.compile("(?<![a-z0-9])[a-z0-9]{1,2}")
-_ONE_OR_TWO = re.compile("[a-z0-9]{1,2}")
 
 # What the tokenizer `unicode61` of SQLite takes for a word, so that the order of hits is the
 # same: letters, digits, private use - and what Unicode 6.1 did not know yet, such as newer
@@ -78,7 +77,7 @@ def keys_of_row(
     content: str | None, encoding: str | None, tool_name: str | None, tool_calls: str | None
 ) -> Keys:
     """Give the keys of a message as it is stored."""
-    return keys_of(readable(fold(stored_text(content, encoding, tool_name, tool_calls))))
+    return keys_of(folded_text(content, encoding, tool_name, tool_calls))
 
 
 def keys_of(body: str) -> Keys:
@@ -139,9 +138,9 @@ def asked_grams(leaf: Leaf) -> list[list[int]] | None:
     match leaf:
         case Phrase():
             asked = [_in_a_row(leaf.text)]
-        case Term(text, Edge.WORD) if _ONE_OR_TWO.fullmatch(text):
+        case Term(text, Edge.WORD) if is_short_word(text):
             asked = [[_code(_WHOLE + text)]]
-        case Prefix(text) if _ONE_OR_TWO.fullmatch(text):
+        case Prefix(text) if is_short_word(text):
             asked = [[_code(_BEGINNING + text)]]
         case _:
             asked = [_literal(form) for form in forms(leaf.text)]
@@ -155,7 +154,7 @@ def _in_a_row(phrase: str) -> list[int]:
         return _literal(phrase)
     asked = [each for word in run for each in _literal(word)]
     # All but the first begin after something that is no letter, either way.
-    asked += [_code(_BEGINNING + word) for word in run[1:] if _ONE_OR_TWO.fullmatch(word)]
+    asked += [_code(_BEGINNING + word) for word in run[1:] if is_short_word(word)]
     return _spread(asked)
 
 

@@ -8,25 +8,33 @@ have no keys yet are candidates as well. What is found, and in what order, is wh
 from __future__ import annotations
 
 import heapq
-import logging
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
-from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine, Select, bindparam, column, select, text
+from sqlalchemy import Connection, Select, bindparam, column, select, text
 from sqlalchemy.sql.expression import TextualSelect
 
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import SearchSort
 from sessionstore.search import ranking, server_index
-from sessionstore.search.body import readable, stored_text
-from sessionstore.search.fold import fold
+from sessionstore.search.body import folded_text
+from sessionstore.search.index import PART_MISSING, warn_once
 from sessionstore.search.keys import TIMES, asked_grams, word_key
-from sessionstore.search.query import And, Leaf, Node, Not, Or, Prefix, as_words, wanted
+from sessionstore.search.query import (
+    MAX_ASKED_LEAVES,
+    And,
+    Leaf,
+    Node,
+    Not,
+    Or,
+    Prefix,
+    as_words,
+    wanted,
+)
 from sessionstore.search.ranking import K1, Alternative, B, Count, Run
 from sessionstore.search.reading import (
     BLOCK,
@@ -42,10 +50,6 @@ from sessionstore.search.reading import (
 )
 from sessionstore.search.scope import Scope
 
-logger = logging.getLogger("sessionstore")
-
-# Beyond so many conditions in a statement, reading all messages is the simpler way.
-_MOST_LEAVES = 64
 # So many messages are read to count phrases and beginnings of words, which the index does not
 # count. With more of them the newest so many stand for all.
 _MOST_READ = 5000
@@ -61,8 +65,6 @@ _TEXTS = select(
 ).where(MESSAGES.c.id.in_(bindparam("ids", expanding=True)))
 _TOTALS = "SELECT count(*), coalesce(sum(word_count), 0) FROM messages_fts"
 
-_warned: WeakSet[Engine] = WeakSet()
-
 
 def find(
     connection: Connection, tree: Node, scope: Scope, sort: SearchSort, page: Page
@@ -75,22 +77,13 @@ def find(
     if not page.limit:
         return []
     if not server_index.is_whole(connection):
-        _warn(connection)
+        warn_once(connection, PART_MISSING)
     elif not is_quickly_read(connection, scope, sort):
         # Before the planner is told what not to do: this one is for all there is.
         totals = connection.exec_driver_sql(_TOTALS).one() if sort == "rank" else None
         connection.exec_driver_sql(_SETTINGS)
         return page_of(_by_index(connection, tree, scope, sort, totals), page)
     return page_of(by_reading(connection, tree, scope, sort, page), page)
-
-
-def _warn(connection: Connection) -> None:
-    if connection.engine not in _warned:
-        _warned.add(connection.engine)
-        logger.warning(
-            "the search index cannot be used (a part of it is missing); searching without it, "
-            "in order of time"
-        )
 
 
 def _by_index(
@@ -143,7 +136,7 @@ class _Sql:
 def _literal(connection: Connection, tree: Node, scope: Scope, *, oldest: bool) -> Iterator[Match]:
     """Yield each match with its folded text, by id."""
     sql = _Sql()
-    condition = _grams(tree, sql) if len(wanted(tree)) <= _MOST_LEAVES else None
+    condition = _grams(tree, sql) if len(wanted(tree)) <= MAX_ASKED_LEAVES else None
     if condition is None:
         yield from scan(connection, tree, scope, oldest=oldest)
         return
@@ -278,40 +271,22 @@ def _by_bound(
     It is the score itself where no word comes oftener than the index tells times apart.
     """
     sql = _Sql()
-    found: list[str] = []
-    sides: list[str] = []
-    worth: list[str] = []
-    columns: list[str] = []
+    sides: list[_Side] = []
     for side, weighed in zip(alternatives, weights, strict=True):
-        all_of = [
-            f"words && {sql.bound(_every_number(run.words[0]), 'bigint[]')}" for run in side.runs
-        ]
-        names = [f"times{len(found) + place}" for place in range(len(side.runs))]
-        whole = " AND ".join(f"{name} IS NOT NULL" for name in names)
-        sides.append(f"({whole})")
-        for place, (run, name) in enumerate(zip(side.runs, names, strict=True)):
-            others = "".join(f" AND {each}" for each in all_of[:place] + all_of[place + 1 :])
-            numbers = sql.bound(_every_number(run.words[0]), "bigint[]")
-            columns.append(f"max(times) FILTER (WHERE run = {len(found)}) AS {name}")
-            found.append(
-                f"SELECT f.id, f.word_count, {len(found)} AS run, CASE WHEN k.times < {TIMES} "
-                f"THEN k.times ELSE greatest(f.word_count, {TIMES}) END AS times "
-                f"FROM unnest({numbers}) WITH ORDINALITY AS k(number, times) CROSS JOIN LATERAL "
-                "(SELECT id, word_count FROM messages_fts "
-                f"WHERE words @> ARRAY[k.number]{others}) AS f"
-            )
-            worth.append(
-                f"CASE WHEN {whole} THEN {_worth(name, weighed[place], average, sql)} ELSE 0 END"
-            )
-    statement = (
-        f"SELECT id, {' + '.join(worth)} AS bound FROM (SELECT id, max(word_count) AS word_count, "
-        f"{', '.join(columns)} FROM ({' UNION ALL '.join(found)}) AS found GROUP BY id) AS counted "
-        f"WHERE {' OR '.join(sides)}"
-    )
+        words = [sql.bound(_every_number(run.words[0]), "bigint[]") for run in side.runs]
+        sides.append(_Side(sum(len(each.words) for each in sides), words, weighed))
+    found = [each for side in sides for each in side.found()]
     if len(found) == 1:  # nothing to put together
+        worth = _worth("times", weights[0][0], average, sql)
+        statement = f"SELECT id, {worth} AS bound FROM ({found[0]}) AS counted"
+    else:
+        columns = ", ".join(each for side in sides for each in side.columns())
+        worth = " + ".join(each for side in sides for each in side.worth(average, sql))
         statement = (
-            f"SELECT id, {_worth('times', weights[0][0], average, sql)} AS bound "
-            f"FROM ({found[0]}) AS counted"
+            f"SELECT id, {worth} AS bound "
+            f"FROM (SELECT id, max(word_count) AS word_count, {columns} "
+            f"FROM ({' UNION ALL '.join(found)}) AS found GROUP BY id) AS counted "
+            f"WHERE {' OR '.join(f'({side.whole})' for side in sides)}"
         )
     candidates = _ids(statement, "bound").subquery("found")
     chosen = select(candidates.c.id, candidates.c.bound).order_by(
@@ -320,6 +295,55 @@ def _by_bound(
     with sql.run(_narrowed(chosen, candidates.c.id, scope), connection) as rows:
         for row in rows:
             yield row.id, row.bound
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An alternative of single words, as its parts of the statement that counts them.
+
+    Attributes:
+        first: The number of its first word among those of all alternatives.
+        words: All numbers of each word, bound.
+        weights: What each word weighs.
+    """
+
+    first: int
+    words: Sequence[str]
+    weights: Sequence[float]
+
+    @property
+    def times(self) -> list[str]:
+        """The column of each word: how often a text has it, NULL for never."""
+        return [f"times{self.first + place}" for place in range(len(self.words))]
+
+    @property
+    def whole(self) -> str:
+        """The condition under which a text has all of the words."""
+        return " AND ".join(f"{times} IS NOT NULL" for times in self.times)
+
+    def found(self) -> Iterator[str]:
+        """Write a query for each word: which texts have it, and the others, and how often it."""
+        for place, numbers in enumerate(self.words):
+            others = [*self.words[:place], *self.words[place + 1 :]]
+            beside = "".join(f" AND words && {each}" for each in others)
+            yield (
+                f"SELECT f.id, f.word_count, {self.first + place} AS run, "
+                f"CASE WHEN k.times < {TIMES} "
+                f"THEN k.times ELSE greatest(f.word_count, {TIMES}) END AS times "
+                f"FROM unnest({numbers}) WITH ORDINALITY AS k(number, times) CROSS JOIN LATERAL "
+                "(SELECT id, word_count FROM messages_fts "
+                f"WHERE words @> ARRAY[k.number]{beside}) AS f"
+            )
+
+    def columns(self) -> Iterator[str]:
+        """Write the column of each word, over all that was found of a text."""
+        for number, times in enumerate(self.times, self.first):
+            yield f"max(times) FILTER (WHERE run = {number}) AS {times}"
+
+    def worth(self, average: float, sql: _Sql) -> Iterator[str]:
+        """Write what each word is worth in a text: nothing where another one is missing."""
+        for times, weight in zip(self.times, self.weights, strict=True):
+            yield f"CASE WHEN {self.whole} THEN {_worth(times, weight, average, sql)} ELSE 0 END"
 
 
 def _worth(times: str, weight: float, average: float, sql: _Sql) -> str:
@@ -382,6 +406,6 @@ def _counted(
     """Read messages, and yield those that have what is asked for."""
     while block := list(islice(ids, BLOCK)):
         for row in connection.execute(_TEXTS, {"ids": block}):
-            body = readable(fold(stored_text(*row[1:])))
+            body = folded_text(*row[1:])
             if counted := ranking.count(alternatives, body):
                 yield row[0], counted

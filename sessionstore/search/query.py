@@ -21,9 +21,11 @@ from sessionstore.errors import QueryError
 from sessionstore.search.fold import fold, has_cjk, is_word_character, words
 
 MAX_QUERY_CHARACTERS = 2048
+# Beyond so many leaves in a statement, reading all messages is the simpler way.
+MAX_ASKED_LEAVES = 64
 
 _OPERATORS = ("AND", "OR", "NOT")
-_ONE_OR_TWO = re.compile("[a-z0-9]{1,2}")
+_SHORT_WORD = re.compile("[a-z0-9]{1,2}")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 
 
@@ -228,6 +230,11 @@ def occurrences(
             yield from _literal(forms(text), body, start, stop, edge)
 
 
+def is_short_word(text: str) -> bool:
+    """Say whether it is one or two ASCII letters or digits, found as a whole word only."""
+    return _SHORT_WORD.fullmatch(text) is not None
+
+
 def _tokens(query: str) -> Iterator[Leaf | str]:
     """Yield leaves, and the names of operators; what folds to nothing is left out."""
     at = 0
@@ -255,7 +262,7 @@ def _term(text: str) -> Leaf:
     stem = text[:-1]
     if text.endswith("*") and any(map(is_word_character, stem)):
         return Prefix(stem)
-    return Term(text, Edge.WORD if _ONE_OR_TWO.fullmatch(text) else Edge.ANY)
+    return Term(text, Edge.WORD if is_short_word(text) else Edge.ANY)
 
 
 def _excluding(leaf: Leaf) -> Leaf:

@@ -28,12 +28,10 @@ class Run:
     Attributes:
         words: As the order of hits takes them.
         begins: The last one need only begin so.
-        leaf: What of the query it was made of.
     """
 
     words: tuple[str, ...]
     begins: bool
-    leaf: Leaf
 
     @property
     def is_word(self) -> bool:
@@ -104,7 +102,7 @@ def asked_words(leaf: Leaf) -> tuple[list[str], bool]:
 
 def _run(leaf: Leaf) -> Run | None:
     run, begins = asked_words(leaf)
-    return Run(tuple(tokens(" ".join(run))), begins, leaf) if run else None
+    return Run(tuple(tokens(" ".join(run))), begins) if run else None
 
 
 def count(alternatives: Sequence[Alternative], body: str) -> Count:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from sqlalchemy import ColumnElement, FromClause, or_
 
-from sessionstore.errors import shown
+from sessionstore import checks
 from sessionstore.models import MESSAGES, SESSIONS
+
+_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,7 @@ class Scope:
     Attributes:
         sources: Only these; an empty one lets nothing pass.
         hidden_sources: None of these.
-        roles: Only these; an empty one asks nothing.
+        roles: Only these; an empty one lets nothing pass either.
         session_id: Only this session.
         user_id: Only sessions of this user.
         since: Message time, epoch seconds, inclusive.
@@ -30,7 +32,7 @@ class Scope:
 
     sources: tuple[str, ...] | None = None
     hidden_sources: tuple[str, ...] = ()
-    roles: tuple[str, ...] = ()
+    roles: tuple[str, ...] | None = None
     session_id: str | None = None
     user_id: str | None = None
     since: float | None = None
@@ -54,16 +56,19 @@ class Scope:
 
         Raises:
             TypeError: A bare text stands where a list belongs, or a time is no number.
-            ValueError: A time is NaN.
+            ValueError: A time is not finite.
         """
+        roles = checks.texts("role_filter", role_filter)
         return cls(
-            sources=None if source_filter is None else _texts("source_filter", source_filter),
-            hidden_sources=_texts("exclude_sources", exclude_sources or ()),
-            roles=_texts("role_filter", role_filter or ()),
+            sources=None
+            if source_filter is None
+            else _storable(checks.texts("source_filter", source_filter)),
+            hidden_sources=_storable(checks.texts("exclude_sources", exclude_sources)),
+            roles=_storable(roles) if roles else None,
             session_id=session_id,
             user_id=user_id,
-            since=_time("since", since),
-            until=_time("until", until),
+            since=None if since is None else checks.moment("since", since),
+            until=None if until is None else checks.moment("until", until),
             include_inactive=include_inactive,
         )
 
@@ -80,7 +85,7 @@ class Scope:
             held.append(session.source.in_(self.sources))
         if self.hidden_sources:
             held.append(session.source.not_in(self.hidden_sources))
-        if self.roles:
+        if self.roles is not None:
             held.append(message.role.in_(self.roles))
         if self.session_id is not None:
             held.append(message.session_id == self.session_id)
@@ -101,30 +106,6 @@ def visible(messages: FromClause, *, include_inactive: bool) -> list[ColumnEleme
     return [] if include_inactive else [or_(messages.c.active == 1, messages.c.compacted == 1)]
 
 
-def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(given, str | bytes):
-        msg = f"{name} takes a list of texts, not one text; write [{shown(given)}]"
-        raise TypeError(msg)
-    listed = tuple(given)
-    for each in listed:
-        if not isinstance(each, str):
-            msg = f"{name} takes texts, not {type(each).__name__}"
-            raise TypeError(msg)
-    # Half of a surrogate pair cannot be stored, so it excludes and includes nothing.
-    return tuple(each for each in listed if _is_storable(each))
-
-
-def _is_storable(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _time(name: str, given: Any) -> float | None:
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        msg = f"{name} is a time in epoch seconds, not {type(given).__name__}"
-        raise TypeError(msg)
-    if math.isnan(given):
-        msg = f"{name} must be a time, not NaN"
-        raise ValueError(msg)
-    return float(given)
+def _storable(texts: Sequence[str]) -> tuple[str, ...]:
+    """Leave out what holds half of a surrogate pair: no row has it, so it decides of none."""
+    return tuple(each for each in texts if not _HALF_OF_A_PAIR.search(each))

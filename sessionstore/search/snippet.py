@@ -11,7 +11,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Self
 
 from sessionstore.search.fold import fold, is_plain
@@ -54,7 +54,7 @@ def snippet(tree: Node, text: str) -> str:
 
 
 def _first_match(leaves: list[Leaf], folded: str) -> tuple[int, int]:
-    firsts = [span for leaf in leaves for span in [next(occurrences(leaf, folded), None)] if span]
+    firsts = [span for leaf in leaves for span in islice(occurrences(leaf, folded), 1)]
     if not firsts:
         return 0, 0
     nearest = min(firsts)

@@ -9,16 +9,13 @@ file that is not indexed yet, or everything, where the index is missing or damag
 from __future__ import annotations
 
 import heapq
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import isqrt
 from typing import Any
-from weakref import WeakSet
 
 from sqlalchemy import (
     Connection,
-    Engine,
     Select,
     bindparam,
     column,
@@ -31,9 +28,10 @@ from sqlalchemy.exc import DBAPIError
 from sessionstore.models import MESSAGES, SESSIONS
 from sessionstore.records import SearchSort
 from sessionstore.search.candidates import Candidates, Frequencies, candidates
-from sessionstore.search.index import IndexState, is_index_trouble, state
+from sessionstore.search.definitions import INDEXED_FROM
+from sessionstore.search.index import PART_MISSING, IndexState, is_index_trouble, state, warn_once
 from sessionstore.search.query import And, Node, Not, Or, as_words, matches, wanted
-from sessionstore.search.ranking import asked_words
+from sessionstore.search.ranking import MAX_RANKED_LEAVES, asked_words
 from sessionstore.search.reading import (
     FIRST_BLOCK,
     Found,
@@ -47,11 +45,6 @@ from sessionstore.search.reading import (
 )
 from sessionstore.search.scope import Scope
 
-logger = logging.getLogger("sessionstore")
-
-# A tree of FTS5 is at most 256 deep, and the order by so many words at once says little.
-_MAX_RANKED_LEAVES = 64
-
 _WORDS = table("messages_fts", column("rowid"), column("messages_fts"))
 _RANKED = (
     "SELECT rowid FROM messages_fts WHERE messages_fts MATCH :asked "
@@ -61,7 +54,7 @@ _IS_WORD = "SELECT 1 FROM messages_fts WHERE messages_fts MATCH :asked AND rowid
 _PENDING = "SELECT id FROM messages_fts_pending WHERE id >= :indexed_from ORDER BY id"
 _VOID = (
     "SELECT NOT EXISTS (SELECT 1 FROM messages_fts_vocab) AND EXISTS (SELECT 1 FROM messages) "
-    "AND NOT EXISTS (SELECT 1 FROM state_meta WHERE key = 'search_indexed_from')"
+    f"AND NOT EXISTS (SELECT 1 FROM state_meta WHERE key = '{INDEXED_FROM}')"
 )
 _LOWEST_ID = -(2**63)
 
@@ -73,8 +66,6 @@ _HAVE_LATELY = (
 )
 
 _HIGHEST = "SELECT coalesce(max(id), 0) FROM messages WHERE id > 0"
-
-_warned: WeakSet[Engine] = WeakSet()
 
 
 def find(
@@ -89,17 +80,17 @@ def find(
         return []
     now = state(connection)
     if not now.whole:
-        _warn(connection, "a part of it is missing")
+        warn_once(connection, PART_MISSING)
     elif not is_quickly_read(connection, scope, sort):
         try:
             hits = page_of(_by_index(connection, now, tree, scope, sort, page), page)
             if hits or not _is_void(connection):
                 return hits
-            _warn(connection, "there is nothing in it")
+            warn_once(connection, "there is nothing in it")
         except DBAPIError as error:
             if not is_index_trouble(error):
                 raise
-            _warn(connection, error.orig)
+            warn_once(connection, error.orig)
     return page_of(by_reading(connection, tree, scope, sort, page), page)
 
 
@@ -123,7 +114,7 @@ def _by_index(
             yield found
         return
     strict = as_words(tree)
-    asked = _match_expression(strict) if len(wanted(strict)) <= _MAX_RANKED_LEAVES else None
+    asked = _match_expression(strict) if len(wanted(strict)) <= MAX_RANKED_LEAVES else None
     if asked is not None:
         yield from _scored(connection, asked, strict, scope, page)
     for found, body in literal:
@@ -256,13 +247,3 @@ def _match_expression(strict: Node) -> str | None:
         case _:
             run, begins = asked_words(strict)
             return f'"{" ".join(run)}"' + (" *" if begins else "") if run else None
-
-
-def _warn(connection: Connection, reason: object) -> None:
-    if connection.engine not in _warned:
-        _warned.add(connection.engine)
-        logger.warning(
-            "the search index cannot be used (%s); messages are found by reading all of them, in "
-            "order of time, until `sessionstore doctor --fix` rebuilds it",
-            reason,
-        )

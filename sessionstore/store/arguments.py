@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from sessionstore.repository import checks
+from sessionstore import checks
 
 Check = Callable[[str, Any], Any]
 

@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from sessionstore import checks
 from sessionstore.codec import encode_json
 from sessionstore.errors import shown
 from sessionstore.records import Delivery, Handoff, SessionRecord
-from sessionstore.repository import checks, coordination
+from sessionstore.repository import coordination
 from sessionstore.store.base import StoreBase
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")

@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack
 
 from sqlalchemy import Connection
 
-from sessionstore import search
+from sessionstore import checks, search
 from sessionstore.errors import (
     SessionStoreError,
     StoreBusyError,
@@ -33,7 +33,6 @@ from sessionstore.records import (
     age_in_seconds,
 )
 from sessionstore.repository import (
-    checks,
     listing,
     meta,
     prompts,
@@ -49,9 +48,6 @@ logger = logging.getLogger("sessionstore")
 
 # An import is checked as a whole before it is stored; past this it waits on disk.
 _SPOOLED_BYTES = 1024 * 1024
-
-# A step of indexing that is somebody's business: about a quarter of a second.
-_INDEX_STEP = {"messages": 1000, "characters": 1_000_000}
 
 _DEFAULT_DAYS = 90.0
 # What says of what age a prune is.
@@ -118,7 +114,7 @@ class KeepingCalls(StoreBase):
             filter_fields.setdefault("archived", False)
         wanted = SessionFilter(source=source, **filter_fields)
         limit, offset = checks.one_page(limit, offset)
-        excluded = _list_of_texts("exclude_sources", exclude_sources)
+        excluded = checks.texts("exclude_sources", exclude_sources)
         now = self._now()
         return self._read(
             lambda db: listing.rich(
@@ -478,18 +474,11 @@ class KeepingCalls(StoreBase):
         Args:
             progress: Called with how many of how many are done.
         """
-        left = self._read(search.index.left)
-        done = 0
         self._completing = True
         try:
-            while left and (count := self._write(lambda db: search.index.step(db, **_INDEX_STEP))):
-                done += count
-                if progress is not None:
-                    # Others may have added some, or have done some.
-                    progress(done, max(left, done))
+            return search.index.fill(self._read, self._write, progress)
         finally:
             self._completing = False
-        return done
 
     def rebuild_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
         """Make the search index anew, whatever state it is in; return how many messages it has.
@@ -561,14 +550,6 @@ class KeepingCalls(StoreBase):
         for session_id in gone:
             longer = self._read(functools.partial(sessions.find_ids, prefix=f"{session_id}_"))
             side_files.remove(folder, session_id, others=longer)
-
-
-def _list_of_texts(name: str, value: Sequence[str] | None) -> list[str]:
-    texts = [] if value is None else value
-    if isinstance(texts, (str, bytes)) or not all(isinstance(each, str) for each in texts):
-        msg = f"{name} must be a list of texts"
-        raise TypeError(msg)
-    return list(texts)
 
 
 def _moment_or_none(value: str | None) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from sessionstore import search
+from sessionstore import checks, search
 from sessionstore.codec import encode_json
 from sessionstore.errors import ConflictError
 from sessionstore.records import (
@@ -19,7 +19,6 @@ from sessionstore.records import (
     SearchSort,
 )
 from sessionstore.repository import (
-    checks,
     coordination,
     message_reading,
     message_writing,

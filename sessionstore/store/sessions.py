@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from sqlalchemy import Connection
 
+from sessionstore import checks
 from sessionstore.records import (
     FilterFields,
     ModelUsage,
@@ -14,7 +15,7 @@ from sessionstore.records import (
     SessionRecord,
     TokenTotals,
 )
-from sessionstore.repository import chains, checks, listing, sessions, titles, usage
+from sessionstore.repository import chains, listing, sessions, titles, usage
 from sessionstore.store.base import StoreBase
 
 

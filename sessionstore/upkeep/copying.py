@@ -60,8 +60,6 @@ _OWN_META = (STATE_META.c.key == COPY_OF) | STATE_META.c.key.startswith("search_
 # A batch ends at so many rows, or so much text: a message may have megabytes.
 _ROWS = 500
 _CHARACTERS = 4_000_000
-# How many messages are indexed at a time.
-_ROWS_INDEXED = 1000
 # How many rows a server sends ahead.
 _AHEAD = 50
 
@@ -155,8 +153,7 @@ def copy(
     write(lambda db: _reserve_ids(db, highest))
     # A server's index is filled after its rows; a search that comes sooner reads what is left.
     # Before the mark goes: killed here, a copy would be neither finished nor to be continued.
-    while write(lambda db: index.step(db, messages=_ROWS_INDEXED, characters=_CHARACTERS)):
-        pass
+    index.fill(read, write)
     there = read(_digests)
     for table in _TABLES:
         here = run.digests[table.name]

@@ -6,6 +6,7 @@ newest one by the same history as any old file.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -52,7 +53,6 @@ _TELLS = (
     ("0002", "messages", "finish_reason"),
 )
 _REVISION = re.compile(r"\d{4}")
-_INDEX_STEP = {"messages": 1000, "characters": 1_000_000}
 _SHOWN = 50
 
 
@@ -299,11 +299,8 @@ def _complete(location: Location, settings: StoreSettings, progress: Progress | 
             search.index.rebuild(connection)
 
         new.write(derive)
-        left = total = new.read(search.index.left)
-        while left and (done := new.write(lambda db: search.index.step(db, **_INDEX_STEP))):
-            left -= done
-            if progress is not None:
-                progress("messages indexed", total - left, total)
+        told = None if progress is None else functools.partial(progress, "messages indexed")
+        search.index.fill(new.read, new.write, told)
     finally:
         new.close()
     with closing(sqlite3.connect(location.path or "", isolation_level=None)) as raw:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import unicodedata
 
@@ -159,6 +160,16 @@ def test_what_is_no_text_is_refused_by_name(store, bad):
         store.list_sessions_rich(exclude_sources=[bad])
     assert store.get_session(None) is None
     assert store.get_lineage("") == []
+
+
+@pytest.mark.parametrize("bad", ["cli", "", 5, [5], [b"cli"], [None]])
+def test_no_list_of_texts_is_told_the_same_by_a_list_and_by_search(store, bad):
+    said = []
+    for call in (store.list_sessions_rich, functools.partial(store.search_messages, "kiwi")):
+        with pytest.raises(TypeError, match=r"exclude_sources must (be|hold) ") as told:
+            call(exclude_sources=bad)
+        said.append(str(told.value))
+    assert said[0] == said[1]
 
 
 def test_numbers_that_no_row_can_have_are_refused(store):

@@ -333,6 +333,7 @@ class TestFilters:
             ({"exclude_sources": []}, 61),
             ({"role_filter": ["user"], "limit": 10}, 1),
             ({"role_filter": []}, 61),
+            ({"role_filter": ["\ud83d"]}, 0),
             ({"session_id": "one"}, 1),
             ({"session_id": "none"}, 0),
             ({"user_id": "u1", "limit": 10}, 1),

@@ -282,6 +282,8 @@ class TestUpkeep:
             for _ in range(2):
                 assert ids(store, "zebra") == [word, part]
             assert [record.levelno for record in caplog.records] == [logging.WARNING]
+            assert caplog.messages == [store.search_index_trouble()]
+            assert "sessionstore doctor --fix" in caplog.text
             assert "rebuilt" in (store.search_index_trouble() or "")
             assert store.check_search_index() != []
             assert store.rebuild_search_index() == 2

@@ -83,6 +83,8 @@ class TestTrouble:
         for _ in range(3):
             assert sorted(ids(store, "zebra")) == [long, short]
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
+        assert "whole words" in caplog.text
+        assert "sessionstore doctor --fix" in caplog.text
         store.purge_deleted()
         assert store.search_index_trouble() is None
         assert ids(store, "zebra") == [short, long]

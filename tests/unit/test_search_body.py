@@ -17,7 +17,7 @@ from sessionstore.codec import (
     encode_content,
     encode_json,
 )
-from sessionstore.search.body import searchable_text, stored_text, text_of
+from sessionstore.search.body import stored_text, text_of
 
 KIWI = {"type": "text", "text": "kiwi"}
 IMAGE = {"type": "image", "data": "aGVsbG8=" * 10}
@@ -162,7 +162,7 @@ def test_text_that_is_nested_deeper_than_python_recurses_is_read() -> None:
 
 
 def test_tool_calls_count_with_their_real_characters() -> None:
-    text = searchable_text("look", "search", CALLS)
+    text = stored_text("look", None, "search", encode_json(CALLS))
     assert text.startswith("look\nsearch\n")
     assert "天気" in text
     assert "广西 😀" in text
@@ -173,8 +173,8 @@ def test_what_was_stored_with_escapes_is_found_as_what_was_not() -> None:
     calls = json.dumps(CALLS)
     assert "\\u" in calls
     content = json.dumps([{"type": "text", "text": "広い"}])
-    assert stored_text(content, "json", None, calls) == searchable_text(
-        [{"text": "広い"}], None, CALLS
+    assert stored_text(content, "json", None, calls) == stored_text(
+        *encode_content([{"text": "広い"}]), None, encode_json(CALLS)
     )
 
 

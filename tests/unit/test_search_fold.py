@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sessionstore.search import fold
-from sessionstore.search.fold import has_cjk, is_plain, words
+from sessionstore.search.fold import fold, has_cjk, is_plain, words
 
 # Every kind of trouble at once: marks, jamo, half-width kana, ligatures, sigma, surrogates.
 TRICKY = st.text(

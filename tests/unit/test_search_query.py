@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessionstore.errors import QueryError
-from sessionstore.search import fold
+from sessionstore.search.fold import fold
 from sessionstore.search.query import (
     And,
     Edge,

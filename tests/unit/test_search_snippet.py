@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sessionstore.search import fold
+from sessionstore.search.fold import fold
 from sessionstore.search.query import parse
 from sessionstore.search.snippet import _View, snippet
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sessionstore.codec import is_plain
@@ -56,6 +56,28 @@ def plain_text(name: str, value: object) -> str | None:
         msg = f"{name} must not hold NUL or half a surrogate pair: {shown(value)}"
         raise ValueError(msg)
     return text
+
+
+def texts(name: str, value: object) -> list[str]:
+    """Return a list of texts; None is an empty one.
+
+    Raises:
+        TypeError: It is a single text or no list, or holds something else.
+    """
+    if value is None:
+        return []
+    if isinstance(value, str):
+        msg = f"{name} must be a list of texts, not a text; write [{shown(value)}]"
+        raise TypeError(msg)
+    if isinstance(value, bytes) or not isinstance(value, Iterable):
+        msg = f"{name} must be a list of texts, not {type(value).__name__}"
+        raise TypeError(msg)
+    listed = list(value)
+    for each in listed:
+        if not isinstance(each, str):
+            msg = f"{name} must hold texts, not {type(each).__name__}"
+            raise TypeError(msg)
+    return listed
 
 
 def mapping(name: str, value: object) -> None:
