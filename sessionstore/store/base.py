@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import sqlite3
@@ -20,7 +19,6 @@ from sessionstore.location import Location, locate
 from sessionstore.reporting import reporting_errors
 from sessionstore.retry import OtherThreadsError, retrying
 from sessionstore.settings import StoreSettings
-from sessionstore.store.arguments import checked
 from sessionstore.turns import Turn
 
 T = TypeVar("T")
@@ -38,12 +36,6 @@ _INDEX_STEP = {"messages": 100, "characters": 100_000}
 
 class StoreBase:
     """An open store and the two ways to use it: a unit that reads, a unit that writes."""
-
-    def __init_subclass__(cls) -> None:
-        """Hold the public calls of the store to their signatures."""
-        for name, call in list(vars(cls).items()):
-            if inspect.isfunction(call) and not name.startswith("_"):
-                setattr(cls, name, checked(call))
 
     def __init__(
         self,

@@ -11,11 +11,13 @@ from sessionstore.codec import encode_json
 from sessionstore.errors import shown
 from sessionstore.records import Delivery, Handoff, SessionRecord
 from sessionstore.repository import checks, coordination
+from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
+@checked_calls
 class CoordinationCalls(StoreBase):
     """What programs that share a store tell each other. One call is one transaction."""
 

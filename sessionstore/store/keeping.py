@@ -43,6 +43,7 @@ from sessionstore.repository import (
     transfer,
 )
 from sessionstore.store import side_files
+from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 logger = logging.getLogger("sessionstore")
@@ -72,6 +73,7 @@ class _Undone(Exception):  # noqa: N818 - no error: it ends a transaction that s
         self.report = report
 
 
+@checked_calls
 class KeepingCalls(StoreBase):
     """What is done with many sessions at once, and with the file."""
 

@@ -26,9 +26,11 @@ from sessionstore.repository import (
     meta,
     sessions,
 )
+from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 
+@checked_calls
 class MessageCalls(StoreBase):
     """What can be done with the messages of a session. One call is one transaction."""
 

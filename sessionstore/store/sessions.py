@@ -15,9 +15,11 @@ from sessionstore.records import (
     TokenTotals,
 )
 from sessionstore.repository import chains, checks, listing, sessions, titles, usage
+from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 
+@checked_calls
 class SessionCalls(StoreBase):
     """What can be done with a session as such. One call is one transaction."""
 

@@ -19,9 +19,11 @@ from sessionstore.records import (
     UsageSums,
 )
 from sessionstore.repository import chains, listing, sizes
+from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 
+@checked_calls
 class WholeCalls(StoreBase):
     """What is asked of all sessions at once. Each call sees one state of the store."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import unicodedata
 
 import pytest
 
-from sessionstore import TitleTakenError
+from sessionstore import SessionDB, TitleTakenError
 
 
 @pytest.mark.sqlite_only
@@ -180,3 +181,20 @@ def test_numbers_that_no_row_can_have_are_refused(store):
     ):
         with pytest.raises(TypeError):
             call()
+
+
+def test_the_calls_of_a_class_of_ones_own_are_left_alone(path):
+    class Notebook(SessionDB):
+        def note(self, text: str, page: int = 0) -> tuple[object, object]:
+            return text, page
+
+    with Notebook(path) as db:
+        assert db.note(None, "last") == (None, "last")
+        with pytest.raises(TypeError, match="session_id must be text"):
+            db.get_session(5)
+
+
+def test_every_call_of_the_store_looks_at_what_it_is_given():
+    for name, call in inspect.getmembers(SessionDB, inspect.isfunction):
+        if not name.startswith("_") and name not in {"close", "sanitize_title"}:
+            assert hasattr(call, "__wrapped__"), name
