@@ -88,6 +88,24 @@ class MessageRecord(TypedDict):
     platform_message_id: str | None
 
 
+class ContinuationFields(TypedDict, total=False):
+    """The fields of a new session that `continue_session` takes as keywords."""
+
+    model: str | None
+    model_config: Any
+    system_prompt: str | None
+    user_id: str | None
+    title: str | None
+    started_at: float
+
+
+class SessionFields(ContinuationFields, total=False):
+    """The fields of a new session that `ensure_session` takes as keywords."""
+
+    parent_session_id: str | None
+    relation: str | None
+
+
 class NewMessage(TypedDict, total=False):
     """One message to be stored: `role`, and whichever of the others it has."""
 

@@ -8,8 +8,10 @@ from typing import Any, Unpack
 from sqlalchemy import Connection
 
 from sessionstore.records import (
+    ContinuationFields,
     FilterFields,
     ModelUsage,
+    SessionFields,
     SessionFilter,
     SessionRecord,
     TokenTotals,
@@ -76,7 +78,13 @@ class SessionCalls(StoreBase):
         return self._write(lambda db: sessions.create(db, new))
 
     def continue_session(
-        self, /, parent_id: str, new_id: str, *, source: str | None = None, **fields: Any
+        self,
+        /,
+        parent_id: str,
+        new_id: str,
+        *,
+        source: str | None = None,
+        **fields: Unpack[ContinuationFields],
     ) -> str:
         """Split a session: end it by `compression` and make the session that goes on.
 
@@ -89,24 +97,34 @@ class SessionCalls(StoreBase):
             parent_id: The session that goes on.
             new_id: The id of its continuation, if this call makes it.
             source: See `create_session`; None is the parent's.
-            **fields: See `create_session`.
+            **fields: See `create_session`; parent and relation are what this call is about.
 
         Raises:
             SessionNotFoundError: There is no such parent.
             ConflictError: The new id is another session's.
             TitleTakenError: Another session holds the given title.
+            ValueError, TypeError: As `create_session`; or parent or relation are given.
         """
+        if own := sorted(fields.keys() & {"parent_session_id", "relation"}):
+            msg = f"continue_session sets {' and '.join(own)} itself; leave that out"
+            raise TypeError(msg)
         now = self._now()
         fields.setdefault("started_at", now)
         new = sessions.new_session(
             new_id,
             source or sessions.UNKNOWN_SOURCE,
-            **fields | {"parent_session_id": parent_id, "relation": "continuation"},
+            parent_session_id=parent_id,
+            relation="continuation",
+            **fields,
         )
         return self._write(lambda db: sessions.continue_from(db, parent_id, new, now=now))
 
     def ensure_session(
-        self, /, session_id: str, source: str = sessions.UNKNOWN_SOURCE, **fields: Any
+        self,
+        /,
+        session_id: str,
+        source: str = sessions.UNKNOWN_SOURCE,
+        **fields: Unpack[SessionFields],
     ) -> str:
         """Do what `create_session` does, for a writer whose own create failed.
 
