@@ -96,7 +96,7 @@ class ContinuationFields(TypedDict, total=False):
     system_prompt: str | None
     user_id: str | None
     title: str | None
-    started_at: float
+    started_at: float | None
 
 
 class SessionFields(ContinuationFields, total=False):

@@ -109,13 +109,15 @@ class SessionCalls(StoreBase):
             msg = f"continue_session sets {' and '.join(own)} itself; leave that out"
             raise TypeError(msg)
         now = self._now()
-        fields.setdefault("started_at", now)
+        given: dict[str, Any] = {**fields}
+        if given.get("started_at") is None:
+            given["started_at"] = now
         new = sessions.new_session(
             new_id,
             source or sessions.UNKNOWN_SOURCE,
             parent_session_id=parent_id,
             relation="continuation",
-            **fields,
+            **given,
         )
         return self._write(lambda db: sessions.continue_from(db, parent_id, new, now=now))
 

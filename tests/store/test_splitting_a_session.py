@@ -182,6 +182,11 @@ def test_a_continuation_of_another_kind_or_parent_is_refused_by_name(long, given
     assert (made["relation"], made["parent_session_id"]) == ("branch", "A")
 
 
+def test_a_start_that_is_left_open_is_now(long, clock):
+    long.continue_session("A", "B", started_at=None)
+    assert long.get_session("B")["started_at"] == clock.now
+
+
 def test_an_untitled_conversation_goes_on_untitled(store):
     store.create_session("A", "cli")
     store.continue_session("A", "B")
