@@ -1,26 +1,34 @@
-"""Tokens and cost: what a session used, added up."""
+"""Tokens and cost: what a session used, added up, and the sums over many of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from sqlalchemy import Connection, Double, ScalarSelect, func, insert, select, text, update
 from sqlalchemy import cast as cast_sql
 
+from sessionstore.codec import as_text
 from sessionstore.models import MODEL_USAGE, SESSIONS
-from sessionstore.records import ModelUsage, ModelUsageLine, TokenTotals
+from sessionstore.records import (
+    DayUsage,
+    GroupUsage,
+    ModelUsage,
+    ModelUsageLine,
+    SourceUsage,
+    TokenTotals,
+    UsageSums,
+)
 from sessionstore.repository import checks, sessions
-from sessionstore.repository.sums import halves, whole
 
-COUNTERS = (
+_TOKENS = (
     "input_tokens",
     "output_tokens",
     "cache_read_tokens",
     "cache_write_tokens",
     "reasoning_tokens",
-    "api_call_count",
 )
+COUNTERS = (*_TOKENS, "api_call_count")
 COSTS = ("estimated_cost_usd", "actual_cost_usd")
 _LATEST = ("cost_status", "cost_source", "pricing_version")
 _FIRST = ("model", "billing_provider", "billing_base_url", "billing_mode")
@@ -137,11 +145,32 @@ def _take_from_others(
             return
 
 
+# SQLite refuses a sum of whole numbers that needs more than 64 bits
+# (https://www.sqlite.org/lang_aggfunc.html#sumunc), so the upper and the lower half of each
+# number are summed apart and put together outside the database. That is exact for up to 2**31
+# rows, and takes a figure that is no whole number for its whole part.
+_HALF = 32
+
+
+def _halves(number: str) -> str:
+    """Write two result columns, the sums of the two halves of an SQL expression."""
+    return f"coalesce(sum(({number}) >> {_HALF}), 0), coalesce(sum(({number}) & {2**_HALF - 1}), 0)"
+
+
+def _whole(upper: Any, lower: Any) -> int:
+    """Put together what the two columns of `_halves` gave; PostgreSQL gives decimal numbers."""
+    return (int(upper) << _HALF) + int(lower)
+
+
+def _tokens(halves_of_both: Sequence[Any]) -> int:
+    return _whole(*halves_of_both[:2]) + _whole(*halves_of_both[2:])
+
+
 _KEY = ("model", "billing_provider", "task")
 _BY_MODEL = ", ".join(
     (
         *(f"u.{name}" for name in _KEY),
-        *(halves(f"u.{name}") for name in COUNTERS),
+        *(_halves(f"u.{name}") for name in COUNTERS),
         *(f"sum(u.{name})" for name in COSTS),
         "count(DISTINCT u.session_id)",
         "min(u.first_seen)",
@@ -169,7 +198,7 @@ def by_model(
 
 def _model_usage(row: Sequence[Any]) -> ModelUsage:
     keys, rest = row[: len(_KEY)], row[len(_KEY) :]
-    sums = [whole(*rest[2 * at : 2 * at + 2]) for at in range(len(COUNTERS))]
+    sums = [_whole(*rest[2 * at : 2 * at + 2]) for at in range(len(COUNTERS))]
     used = dict(zip(COUNTERS, sums, strict=True))
     costs_and_times = rest[2 * len(COUNTERS) :]
     total = used["input_tokens"] + used["output_tokens"]
@@ -213,3 +242,109 @@ def top_sessions(connection: Connection, limit: int) -> list[TokenTotals]:
         )
         for used in map(sessions.record_of, found)
     ]
+
+
+# The actual cost before the estimate.
+_COSTS_TOLD = COSTS[::-1]
+_SUMS = ", ".join(
+    (
+        "count(*)",
+        *(_halves(name) for name in _TOKENS),
+        *(f"sum({name}), count({name})" for name in _COSTS_TOLD),
+    )
+)
+_INPUT_AND_OUTPUT = f"{_halves('input_tokens')}, {_halves('output_tokens')}"
+_USED = (
+    f"count(*), {_halves('message_count')}, {_INPUT_AND_OUTPUT}, "
+    "sum(coalesce(actual_cost_usd, estimated_cost_usd)), "
+    "count(coalesce(actual_cost_usd, estimated_cost_usd))"
+)
+
+# The days that have a name: of the years 1 to 9999, in epoch seconds.
+_FIRST_DAY = -62_135_596_800
+_AFTER_LAST_DAY = 253_402_300_800
+
+
+def totals(connection: Connection) -> UsageSums:
+    """Add up what all sessions used, and count the live messages."""
+    count, *figures = connection.execute(text(f"SELECT {_SUMS} FROM sessions")).one()
+    tokens = {name: _whole(*figures[2 * at : 2 * at + 2]) for at, name in enumerate(_TOKENS)}
+    costs = figures[2 * len(_TOKENS) :]
+    by_source = connection.execute(
+        text(
+            f"SELECT source, count(*), {_INPUT_AND_OUTPUT} FROM sessions "
+            "GROUP BY source ORDER BY count(*) DESC, source"
+        )
+    )
+    live = connection.execute(text("SELECT count(*) FROM messages WHERE active = 1"))
+    return cast(
+        "UsageSums",
+        {
+            "sessions": count,
+            "messages": live.scalar_one(),
+            "total_tokens": tokens["input_tokens"] + tokens["output_tokens"],
+            **tokens,
+            "costs": {
+                name: {"sum": costs[2 * at], "known_sessions": costs[2 * at + 1]}
+                for at, name in enumerate(_COSTS_TOLD)
+            },
+            "sources": [
+                SourceUsage(
+                    source=source or "unknown", sessions=sessions, total_tokens=_tokens(used)
+                )
+                for source, sessions, *used in by_source
+            ],
+        },
+    )
+
+
+def by_day(connection: Connection, offset_s: int) -> list[DayUsage]:
+    """Add up tokens and cost by the day a session started, oldest first, before them unknown ones.
+
+    Args:
+        connection: An open one.
+        offset_s: How far local time is ahead of UTC, in seconds.
+    """
+    if connection.dialect.name == "postgresql":
+        day = "to_char(to_timestamp(trunc({})) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+    else:
+        # As a whole number, or half a millisecond before midnight is rounded to the next day.
+        day = "date(CAST({} AS INTEGER), 'unixepoch')"
+    local = "(started_at + :offset)"
+    # Beyond what either calendar holds a server ends the statement, and the two count otherwise.
+    day = f"CASE WHEN {local} >= :first AND {local} < :end THEN {day.format(local)} END"
+    found = connection.execute(
+        text(f"SELECT {day}, {_USED} FROM sessions GROUP BY 1 ORDER BY 1 NULLS FIRST"),
+        {"offset": offset_s, "first": _FIRST_DAY, "end": _AFTER_LAST_DAY},
+    )
+    return [
+        DayUsage(
+            day=named or "unknown",
+            sessions=sessions,
+            messages=_whole(*figures[:2]),
+            total_tokens=_tokens(figures[2:6]),
+            cost_usd=cost,
+            known_sessions=known,
+        )
+        for named, sessions, *figures, cost, known in found
+    ]
+
+
+def by_field(connection: Connection, field: Literal["source", "model"]) -> list[GroupUsage]:
+    """Add up what sessions used by their source or model, most tokens first.
+
+    From the counters of the sessions, so that a large store answers as quickly as a small one.
+    """
+    found = connection.execute(text(f"SELECT {field}, {_USED} FROM sessions GROUP BY 1"))
+    used = [
+        GroupUsage(
+            name=as_text(named or "unknown"),
+            sessions=sessions,
+            messages=_whole(*figures[:2]),
+            total_tokens=_tokens(figures[2:6]),
+            cost_usd=cost,
+            known_sessions=known,
+        )
+        for named, sessions, *figures, cost, known in found
+    ]
+    return sorted(used, key=lambda each: (-each["total_tokens"], -each["sessions"], each["name"]))

@@ -18,7 +18,7 @@ from sessionstore.records import (
     SessionFilter,
     UsageSums,
 )
-from sessionstore.repository import chains, listing, sizes
+from sessionstore.repository import chains, listing, sizes, usage
 from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
@@ -57,7 +57,7 @@ class WholeCalls(StoreBase):
 
     def usage_totals(self) -> UsageSums:
         """Add up what all sessions used, by source too; an unknown cost adds nothing."""
-        return self._read(sizes.usage_sums)
+        return self._read(usage.totals)
 
     def usage_by_day(self, utc_offset_s: int = 0) -> list[DayUsage]:
         """Add up what the sessions used that started on the same day, oldest day first.
@@ -65,7 +65,7 @@ class WholeCalls(StoreBase):
         Args:
             utc_offset_s: How far the local days are ahead of UTC, in seconds.
         """
-        return self._read(lambda db: sizes.usage_by_day(db, utc_offset_s))
+        return self._read(lambda db: usage.by_day(db, utc_offset_s))
 
     def usage_by(self, field: Literal["source", "model"]) -> list[GroupUsage]:
         """Add up what sessions used by their source or model, most tokens first.
@@ -78,7 +78,7 @@ class WholeCalls(StoreBase):
         if field not in ("source", "model"):
             msg = f"usage is told by source or model, not by {field!r}"
             raise ValueError(msg)
-        return self._read(lambda db: sizes.usage_by(db, field))
+        return self._read(lambda db: usage.by_field(db, field))
 
     def file_sizes(self) -> FileSizes | None:
         """Say how many bytes each part of the file takes; None on a server."""
