@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from sqlalchemy import Connection, Double, ScalarSelect, func, insert, select, text, update
 from sqlalchemy import cast as cast_sql
 
-from sessionstore.codec import as_text
+from sessionstore.codec import as_number, as_text
 from sessionstore.models import MODEL_USAGE, SESSIONS
 from sessionstore.records import (
     DayUsage,
@@ -197,12 +197,13 @@ def by_model(
 
 
 def _model_usage(row: Sequence[Any]) -> ModelUsage:
-    keys, rest = row[: len(_KEY)], row[len(_KEY) :]
+    keys, rest = map(as_text, row[: len(_KEY)]), row[len(_KEY) :]
     sums = [_whole(*rest[2 * at : 2 * at + 2]) for at in range(len(COUNTERS))]
     used = dict(zip(COUNTERS, sums, strict=True))
-    costs_and_times = rest[2 * len(COUNTERS) :]
+    *costs, session_count, first_seen, last_seen = rest[2 * len(COUNTERS) :]
     total = used["input_tokens"] + used["output_tokens"]
-    values = (*keys, *sums, *costs_and_times[: len(COSTS)], total, *costs_and_times[len(COSTS) :])
+    seen = (as_number(each) or 0.0 for each in (first_seen, last_seen))
+    values = (*keys, *sums, *costs, total, session_count, *seen)
     return cast("ModelUsage", dict(zip(ModelUsage.__annotations__, values, strict=True)))
 
 
@@ -218,7 +219,20 @@ def lines_of(connection: Connection, session_id: str | ScalarSelect[Any]) -> lis
         .where(MODEL_USAGE.c.session_id == session_id)
         .order_by(MODEL_USAGE.c.model, MODEL_USAGE.c.billing_provider, MODEL_USAGE.c.task)
     )
-    return [cast("ModelUsageLine", dict(zip(names, row, strict=True))) for row in found]
+    return [_line_of(dict(zip(names, row, strict=True))) for row in found]
+
+
+def _line_of(held: dict[str, Any]) -> ModelUsageLine:
+    """Mark what other hands put into a line as `sessions.record_of` does in a session."""
+    for name in _KEY:
+        held[name] = as_text(held[name])
+    for name in COUNTERS:
+        held[name] = held[name] if type(held[name]) is int else 0
+    for name in COSTS:
+        held[name] = as_number(held[name])
+    for name in ("first_seen", "last_seen"):
+        held[name] = as_number(held[name]) or 0.0
+    return cast("ModelUsageLine", held)
 
 
 def top_sessions(connection: Connection, limit: int) -> list[TokenTotals]:
@@ -271,11 +285,15 @@ def totals(connection: Connection) -> UsageSums:
     tokens = {name: _whole(*figures[2 * at : 2 * at + 2]) for at, name in enumerate(_TOKENS)}
     costs = figures[2 * len(_TOKENS) :]
     by_source = connection.execute(
-        text(
-            f"SELECT source, count(*), {_INPUT_AND_OUTPUT} FROM sessions "
-            "GROUP BY source ORDER BY count(*) DESC, source"
-        )
+        text(f"SELECT source, count(*), {_INPUT_AND_OUTPUT} FROM sessions GROUP BY source")
     )
+    sources: dict[str, SourceUsage] = {}
+    for source, number, *used in by_source:
+        name = as_text(source or "unknown")
+        # Two that other hands made no text may look the same.
+        line = sources.setdefault(name, SourceUsage(source=name, sessions=0, total_tokens=0))
+        line["sessions"] += number
+        line["total_tokens"] += _tokens(used)
     live = connection.execute(text("SELECT count(*) FROM messages WHERE active = 1"))
     return cast(
         "UsageSums",
@@ -288,12 +306,9 @@ def totals(connection: Connection) -> UsageSums:
                 name: {"sum": costs[2 * at], "known_sessions": costs[2 * at + 1]}
                 for at, name in enumerate(_COSTS_TOLD)
             },
-            "sources": [
-                SourceUsage(
-                    source=source or "unknown", sessions=sessions, total_tokens=_tokens(used)
-                )
-                for source, sessions, *used in by_source
-            ],
+            "sources": sorted(
+                sources.values(), key=lambda each: (-each["sessions"], each["source"])
+            ),
         },
     )
 

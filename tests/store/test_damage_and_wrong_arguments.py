@@ -41,6 +41,60 @@ def test_a_damaged_figure_or_text_is_marked(store, sql, column, bad):
     assert isinstance(listed[column], str) if texts else listed[column] == 0
 
 
+@pytest.fixture
+def used(store):
+    for name, source, model in (("s", "cli", "m1"), ("t", "cli", "m2"), ("u", "cron", "m3")):
+        store.create_session(name, source, model=model)
+        store.update_token_counts(name, 5, actual_cost_usd=1.0, billing_provider="p", task="title")
+    return store
+
+
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize("bad", ["x'ff'", "x'636cff'", "CAST(x'ff' AS TEXT)"])
+def test_what_sessions_of_a_damaged_source_used_is_added_up(used, sql, bad):
+    sql(f"UPDATE sessions SET source = {bad}, model = {bad} WHERE id = 's'")
+    sql("UPDATE sessions SET source = '' WHERE id = 'u'")
+    shown = used.get_session("s")["source"]
+    assert "\ufffd" in shown
+    assert used.usage_totals()["sources"] == [
+        {"source": name, "sessions": 1, "total_tokens": 5}
+        for name in sorted(["cli", shown, "unknown"])
+    ]
+    for field in ("source", "model"):
+        assert shown in {each["name"] for each in used.usage_by(field)}
+    # What cannot be told apart is one line.
+    sql("UPDATE sessions SET source = CASE id WHEN 's' THEN x'fe' ELSE x'ff' END")
+    assert used.usage_totals()["sources"] == [
+        {"source": "\ufffd", "sessions": 3, "total_tokens": 15}
+    ]
+
+
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize("bad", ["x'ff'", "CAST(x'ff' AS TEXT)"])
+@pytest.mark.parametrize("column", ["model", "billing_provider", "task"])
+def test_what_was_used_of_a_model_of_a_damaged_name_is_added_up(used, sql, column, bad):
+    sql(f"UPDATE session_model_usage SET {column} = {bad} WHERE session_id = 's'")
+    found = used.usage_by_model()
+    assert [each["total_tokens"] for each in found] == [5, 5, 5]
+    assert max(each[column] for each in found) == "\ufffd"
+    (line,) = used.export_session("s")["model_usage"]
+    assert line[column] == "\ufffd"
+
+
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize("bad", ["x'ff'", "'soon'"])
+def test_a_damaged_figure_of_what_was_used_is_marked(used, sql, bad):
+    sql(
+        f"UPDATE session_model_usage SET input_tokens = {bad}, actual_cost_usd = {bad}, "
+        f"first_seen = {bad} WHERE session_id = 's'"
+    )
+    (summed,) = used.usage_by_model("s")
+    (line,) = used.export_session("s")["model_usage"]
+    for each in (summed, line):
+        assert (each["input_tokens"], each["first_seen"]) == (0, 0.0)
+    assert line["actual_cost_usd"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "fields"),
     [
