@@ -32,7 +32,7 @@ COUNTERS = (*_TOKENS, "api_call_count")
 COSTS = ("estimated_cost_usd", "actual_cost_usd")
 _LATEST = ("cost_status", "cost_source", "pricing_version")
 _FIRST = ("model", "billing_provider", "billing_base_url", "billing_mode")
-_TOTALS = select(*(SESSIONS.c[name] for name in (*COUNTERS, *COSTS, *_LATEST, *_FIRST)))
+_HELD = select(*(SESSIONS.c[name] for name in (*COUNTERS, *COSTS, *_LATEST, *_FIRST)))
 
 
 def usage_values(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,15 +67,16 @@ def record(
     absolute: bool,
     now: float,
 ) -> None:
-    """Add figures to a session that exists, or set them; what that adds goes to its model too.
+    """Add figures to a session that is held, or set them; what that adds goes to its model too.
+
+    What is added to it is added here, so this transaction has to have the session to itself:
+    see `sessions.held`; one that it has just made is held as well.
 
     A NULL counter counts as 0. A cost that is not given stays as it is, unknown or known.
     Texts of billing and the model fill only what is NULL; the status of a cost takes the
     latest. The lines by model then add up to the totals of the session.
     """
-    # Held until the end, since what is added to it is added here.
-    held = _TOTALS.where(SESSIONS.c.id == session_id).with_for_update(key_share=True)
-    before = connection.execute(held).mappings().one()
+    before = connection.execute(_HELD.where(SESSIONS.c.id == session_id)).mappings().one()
     changes: dict[str, Any] = {}
     for name, value in values.items():
         known = before[name]

@@ -353,8 +353,8 @@ class SessionCalls(StoreBase):
         for_task = checks.plain_text("task", task) or ""
         absent = sessions.new_session(session_id, sessions.UNKNOWN_SOURCE, started_at=now)
 
-        def record(db: Any) -> None:
-            # Held, or another program could delete it before its figures are read.
+        def record(db: Connection) -> None:
+            # Held, or another program could change or delete it before its figures are read.
             if not sessions.held(db, session_id):
                 sessions.create(db, absent)
             usage.record(db, session_id, values, task=for_task, absolute=absolute, now=now)
