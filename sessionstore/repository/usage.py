@@ -85,7 +85,7 @@ def record(
         elif name in _LATEST or absolute:
             changes[name] = value
         else:
-            total = (known or 0) + value
+            total = _figure(name, known) + value
             # Two figures may be storable and their sum not.
             check = checks.count if name in COUNTERS else checks.cost
             changes[name] = check(f"the sum of {name}", total)
@@ -93,16 +93,27 @@ def record(
         return
     connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(changes))
     more = {
-        name: changes[name] - (before[name] or 0) for name in (*COUNTERS, *COSTS) if name in changes
+        name: changes[name] - _figure(name, before[name])
+        for name in (*COUNTERS, *COSTS)
+        if name in changes
     }
     if any(more.values()) or any(name in more for name in COSTS):
         line = {
             "session_id": session_id,
-            "model": values.get("model") or before["model"] or "",
-            "billing_provider": values.get("billing_provider") or before["billing_provider"] or "",
+            **{
+                name: values.get(name) or as_text(before[name] or "")
+                for name in ("model", "billing_provider")
+            },
             "task": task,
         }
         _add_to_line(connection, line, more, now=now)
+
+
+def _figure(name: str, held: object) -> Any:
+    """Give a stored figure; what is unknown, or was damaged by other hands, counts as 0."""
+    if name in COUNTERS:
+        return held if type(held) is int else 0
+    return as_number(held) or 0
 
 
 def _add_to_line(
@@ -112,7 +123,7 @@ def _add_to_line(
     found = connection.execute(select(MODEL_USAGE).where(*key)).mappings().first()
     new: dict[str, Any] = {}
     for name, value in more.items():
-        held = 0 if found is None else found[name] or 0
+        held = 0 if found is None else _figure(name, found[name])
         new[name] = max(held + value, 0)
         if held + value < 0:
             _take_from_others(connection, line, name, -(held + value))
@@ -139,8 +150,9 @@ def _take_from_others(
         same = [column == part for column, part in zip(key, parts, strict=True)]
         if dict(zip(key.keys(), parts, strict=True)) == line:
             continue
-        taken = min(held, too_much)
-        connection.execute(update(MODEL_USAGE).where(*same).values({name: held - taken}))
+        figure = _figure(name, held)
+        taken = min(figure, too_much)
+        connection.execute(update(MODEL_USAGE).where(*same).values({name: figure - taken}))
         too_much -= taken
         if too_much <= 0:
             return
@@ -228,7 +240,7 @@ def _line_of(held: dict[str, Any]) -> ModelUsageLine:
     for name in _KEY:
         held[name] = as_text(held[name])
     for name in COUNTERS:
-        held[name] = held[name] if type(held[name]) is int else 0
+        held[name] = _figure(name, held[name])
     for name in COSTS:
         held[name] = as_number(held[name])
     for name in ("first_seen", "last_seen"):

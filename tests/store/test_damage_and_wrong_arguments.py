@@ -95,6 +95,27 @@ def test_a_damaged_figure_of_what_was_used_is_marked(used, sql, bad):
     assert line["actual_cost_usd"] is None
 
 
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize("bad", ["x'ff'", "'soon'"])
+@pytest.mark.parametrize("table", ["sessions", "session_model_usage"])
+def test_what_is_used_is_counted_on_from_nothing_where_a_figure_is_damaged(used, sql, table, bad):
+    key, name = ("id", "model") if table == "sessions" else ("session_id", "task")
+    sql(
+        f"UPDATE {table} SET input_tokens = {bad}, actual_cost_usd = {bad}, {name} = {bad} "
+        f"WHERE {key} = 's'"
+    )
+    used.update_token_counts("s", 7, actual_cost_usd=0.5, task="title")
+    used.update_token_counts("s", 20, absolute=True)
+    used.update_token_counts("s", 2, absolute=True)
+    session = used.get_session("s")
+    assert session["input_tokens"] == 2
+    assert session["actual_cost_usd"] == (0.5 if table == "sessions" else 1.5)
+    assert all(isinstance(each["input_tokens"], int) for each in used.usage_by_model("s"))
+    # What is damaged and not counted stays as it is.
+    ((kept,),) = sql(f"SELECT count(*) FROM {table} WHERE {name} = {bad}")
+    assert kept >= 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "fields"),
     [
