@@ -400,7 +400,7 @@ class KeepingCalls(StoreBase):
             ValueError, TypeError: An argument is not what it must be; nothing is done.
         """
         now = self._now()
-        interval_s = checks.moment("min_interval_hours", min_interval_hours) * 3600.0
+        interval_s = min_interval_hours * 3600.0
         age_in_seconds(retention_days)
         side_files.folder(sessions_dir)
 

@@ -248,7 +248,6 @@ class MessageCalls(StoreBase):
             ValueError, TypeError: As `append_message`; nothing is done.
         """
         _, rows, _ = self._encoded(session_id, new_messages)
-        last = None if through_id is None else checks.row_id("through_id", through_id)
         now = self._now()
 
         def compact(db: Connection) -> int:
@@ -260,7 +259,7 @@ class MessageCalls(StoreBase):
                         f"{session_id}, {holder or 'nobody'} does; nothing was compacted"
                     )
                     raise ConflictError(msg)
-            return message_writing.archive_and_compact(db, session_id, rows, through_id=last)
+            return message_writing.archive_and_compact(db, session_id, rows, through_id=through_id)
 
         return self._write(compact)
 
@@ -274,8 +273,7 @@ class MessageCalls(StoreBase):
             MessageNotFoundError: The session has no such live message.
             ValueError: It is no user message.
         """
-        first = checks.row_id("message_id", message_id)
-        return self._write(lambda db: message_writing.rewind(db, session_id, first))
+        return self._write(lambda db: message_writing.rewind(db, session_id, message_id))
 
     def restore_rewound(self, session_id: str, since_id: int) -> int:
         """Take an undo back: make the undone messages from an id on live; return how many.
@@ -285,8 +283,7 @@ class MessageCalls(StoreBase):
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        first = checks.row_id("since_id", since_id)
-        return self._write(lambda db: message_writing.restore(db, session_id, first))
+        return self._write(lambda db: message_writing.restore(db, session_id, since_id))
 
     def get_messages(
         self,
@@ -316,14 +313,12 @@ class MessageCalls(StoreBase):
         if wanted is not None and tail is not None:
             msg = "limit counts from the first message and last from the last; give one of them"
             raise ValueError(msg)
-        after = None if after_id is None else checks.row_id("after_id", after_id)
-        before = None if before_id is None else checks.row_id("before_id", before_id)
         return self._read(
             lambda db: message_reading.listing(
                 db,
                 session_id,
-                after_id=after,
-                before_id=before,
+                after_id=after_id,
+                before_id=before_id,
                 limit=wanted,
                 last=tail,
                 include_inactive=include_inactive,
@@ -354,8 +349,8 @@ class MessageCalls(StoreBase):
         Raises:
             MessageNotFoundError: The session has no such message, or it was undone.
         """
-        middle, wanted = checks.row_id("message_id", message_id), checks.rows("window", window)
-        return self._read(lambda db: message_reading.around(db, session_id, middle, wanted))
+        wanted = checks.rows("window", window)
+        return self._read(lambda db: message_reading.around(db, session_id, message_id, wanted))
 
     def get_message_by_platform_id(self, platform_message_id: str) -> MessageRecord | None:
         """Return the message with an outer id, in any state, or None; of several the latest."""

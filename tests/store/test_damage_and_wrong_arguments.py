@@ -237,6 +237,40 @@ def test_what_is_no_text_is_refused_by_name(store, bad):
     assert store.get_lineage("") == []
 
 
+@pytest.mark.parametrize(
+    ("call", "arguments", "name", "kind"),
+    [
+        ("archive_and_compact", ("s", []), "through_id", "a whole number"),
+        ("rewind_to_message", ("s",), "message_id", "a whole number"),
+        ("restore_rewound", ("s",), "since_id", "a whole number"),
+        ("get_messages", ("s",), "after_id", "a whole number"),
+        ("get_messages", ("s",), "before_id", "a whole number"),
+        ("get_messages_around", ("s",), "message_id", "a whole number"),
+        ("maybe_auto_prune_and_vacuum", (), "min_interval_hours", "a number"),
+        ("try_acquire_compression_lock", ("s", "a"), "ttl_seconds", "a number"),
+        ("refresh_compression_lock", ("s", "a"), "ttl_seconds", "a number"),
+        ("claim_deliveries", ("a",), "lease_seconds", "a number"),
+        ("fail_delivery", ("d",), "retry_at", "a number"),
+        ("fail_delivery", ("d",), "error", "text"),
+        ("fail_delivery", ("d",), "owner", "text"),
+        ("complete_delivery", ("d",), "owner", "text"),
+        ("complete_handoff", ("s",), "platform", "text"),
+        ("fail_handoff", ("s",), "error", "text"),
+        ("fail_handoff", ("s", "why"), "platform", "text"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_by_name(store, call, arguments, name, kind):
+    store.create_session("s", "cli")
+    for value in (b"1", [1], 5 if kind == "text" else "1"):
+        with pytest.raises(TypeError, match=f"^{name} must be {kind}, not {type(value).__name__}$"):
+            getattr(store, call)(*arguments, **{name: value})
+    beyond = {"a whole number": 2**63, "a number": math.inf}
+    if kind in beyond:
+        with pytest.raises(ValueError, match=f"^{name} must "):
+            getattr(store, call)(*arguments, **{name: beyond[kind]})
+    assert store.get_meta("last_auto_prune") is None
+
+
 def test_numbers_that_no_row_can_have_are_refused(store):
     store.create_session("s", "cli")
     for call in (
