@@ -20,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from sessionstore.errors import StoreClosedError
 from sessionstore.location import Location, locate
 from sessionstore.settings import StoreSettings
-from sessionstore.store import SessionDB
+from sessionstore.store import SessionDB, open_at
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -122,13 +122,8 @@ class AsyncSessionDB:
     ) -> None:
         location, chosen = locate(db_path, url=url), settings or StoreSettings()
         self._begin(location, chosen, _threads(chosen), read_only=read_only, store=None)
-        where: dict[str, Any] = (
-            {"url": location.url.render_as_string(hide_password=False)}
-            if location.path is None
-            else {"db_path": location.path}
-        )
-        self._open: Callable[[], SessionDB] = lambda: SessionDB(
-            **where, read_only=read_only, migrate=migrate, settings=chosen
+        self._open: Callable[[], SessionDB] = lambda: open_at(
+            location, read_only=read_only, migrate=migrate, settings=chosen
         )
 
     def _begin(
