@@ -5,15 +5,27 @@ from __future__ import annotations
 from sessionstore.location import Location
 from sessionstore.settings import StoreSettings
 from sessionstore.store.coordination import CoordinationCalls
-from sessionstore.store.keeping import KeepingCalls
+from sessionstore.store.lists import ListCalls
 from sessionstore.store.messages import MessageCalls
+from sessionstore.store.search import SearchCalls
 from sessionstore.store.sessions import SessionCalls
-from sessionstore.store.whole import WholeCalls
+from sessionstore.store.transfer import TransferCalls
+from sessionstore.store.upkeep import UpkeepCalls, size_of
+from sessionstore.store.usage import UsageCalls
 
-__all__ = ["SessionDB", "open_at"]
+__all__ = ["SessionDB", "open_at", "size_of"]
 
 
-class SessionDB(SessionCalls, MessageCalls, KeepingCalls, WholeCalls, CoordinationCalls):
+class SessionDB(
+    SessionCalls,
+    MessageCalls,
+    SearchCalls,
+    ListCalls,
+    UsageCalls,
+    TransferCalls,
+    UpkeepCalls,
+    CoordinationCalls,
+):
     """Where agents keep their conversations.
 
     ```python

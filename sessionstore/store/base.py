@@ -32,6 +32,8 @@ _INDEX_EVERY_WRITES = 8
 # Once it is whole, only another program's messages can add to it.
 _LOOK_EVERY_WRITES = 64
 _INDEX_STEP = {"messages": 100, "characters": 100_000}
+# A step of indexing that is somebody's business: about a quarter of a second.
+_LONG_STEP = {"messages": 1000, "characters": 1_000_000}
 
 
 class StoreBase:
@@ -198,6 +200,21 @@ class StoreBase:
             # next step tries again.
             logger.debug("%s: indexing put off: %s", self._location, error)
         return True
+
+    def _complete_index(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Take steps until the search index is whole; see `complete_search_index`."""
+        left = self._read(search.index.left)
+        done = 0
+        self._completing = True
+        try:
+            while left and (count := self._write(lambda db: search.index.step(db, **_LONG_STEP))):
+                done += count
+                if progress is not None:
+                    # Others may have added some, or have done some.
+                    progress(done, max(left, done))
+        finally:
+            self._completing = False
+        return done
 
     def _outside_transaction(self, unit: Callable[[Any], T]) -> T:
         """Run a unit that no transaction may hold, such as VACUUM, when no thread writes."""

@@ -19,7 +19,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 @checked_calls
 class CoordinationCalls(StoreBase):
-    """What programs that share a store tell each other. One call is one transaction."""
+    """What programs that share a store tell each other: locks, routes, deliveries, hand-over."""
 
     # Locks.
 

@@ -1,23 +1,15 @@
-"""The calls about messages: storing, reading, searching."""
+"""The calls about the messages of a session."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection
 
-from sessionstore import search
 from sessionstore.codec import encode_json
 from sessionstore.errors import ConflictError
-from sessionstore.records import (
-    Content,
-    ConversationMessage,
-    MessageRecord,
-    NewMessage,
-    SearchHit,
-    SearchSort,
-)
+from sessionstore.records import Content, ConversationMessage, MessageRecord, NewMessage
 from sessionstore.repository import (
     checks,
     coordination,
@@ -32,7 +24,7 @@ from sessionstore.store.base import StoreBase
 
 @checked_calls
 class MessageCalls(StoreBase):
-    """What can be done with the messages of a session. One call is one transaction."""
+    """The messages of a session: storing, changing, reading and counting them."""
 
     def append_message(
         self,
@@ -363,79 +355,6 @@ class MessageCalls(StoreBase):
         return self._read(
             lambda db: message_reading.count(db, session_id, include_inactive=include_inactive)
         )
-
-    def search_messages(
-        self,
-        query: str,
-        source_filter: Sequence[str] | None = None,
-        exclude_sources: Sequence[str] | None = None,
-        role_filter: Sequence[str] | None = None,
-        limit: int = 20,
-        offset: int = 0,
-        *,
-        session_id: str | None = None,
-        user_id: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        sort: SearchSort = "rank",
-        per_session: int | None = None,
-        include_inactive: bool = False,
-    ) -> list[SearchHit]:
-        """List the messages that a query matches.
-
-        A term is found wherever it stands, punctuation and all, in any script; case, width
-        and accents do not count. `"a phrase"`, `begin*`, `AND`, `OR`, `NOT` do what they
-        say. No query raises for what it says, except by its length.
-
-        Args:
-            query: At most 2,048 characters; a blank one finds nothing.
-            source_filter: Only these sources; an empty list matches nothing.
-            exclude_sources: None of these sources.
-            role_filter: Only these roles.
-            limit: At most so many hits.
-            offset: Leave out so many of the first.
-            session_id: Only this session.
-            user_id: Only this user's sessions.
-            since: Only messages of this time or later, epoch seconds.
-            until: Only messages of this time or earlier.
-            sort: `rank`: those in which every term stands as a word first, the best match
-                leading, then the others, newest first; `newest` or `oldest`: by id.
-            per_session: At most so many of one session.
-            include_inactive: Also the messages that were undone.
-
-        Raises:
-            QueryError: The query is too long.
-            ValueError, TypeError: A filter is not what it must be.
-        """
-        return self._read(
-            lambda db: search.search_messages(
-                db,
-                query,
-                source_filter=source_filter,
-                exclude_sources=exclude_sources,
-                role_filter=role_filter,
-                session_id=session_id,
-                user_id=user_id,
-                since=since,
-                until=until,
-                limit=limit,
-                offset=offset,
-                sort=sort,
-                per_session=per_session,
-                include_inactive=include_inactive,
-            )
-        )
-
-    def search_index_trouble(self) -> str | None:
-        """Say in one sentence why search cannot use its index and scans instead; None: it can.
-
-        An index that is still being filled is no trouble: see `search_index_left`.
-        """
-        return self._read(search.index.trouble)
-
-    def search_index_left(self) -> int:
-        """Count the messages that are not indexed yet, and are found by reading them."""
-        return self._read(search.index.left)
 
     def _encoded(
         self, session_id: str, given: Iterable[NewMessage | Mapping[str, Any]]

@@ -1,29 +1,23 @@
-"""The calls about sessions: life, titles, tokens, chains."""
+"""The calls about one session."""
 
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any, Unpack
 
 from sqlalchemy import Connection
 
-from sessionstore.records import (
-    ContinuationFields,
-    FilterFields,
-    ModelUsage,
-    SessionFields,
-    SessionFilter,
-    SessionRecord,
-    TokenTotals,
-)
-from sessionstore.repository import chains, checks, listing, sessions, titles, usage
+from sessionstore.records import ContinuationFields, SessionFields, SessionRecord
+from sessionstore.repository import checks, sessions, titles
+from sessionstore.store import side_files
 from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 
 @checked_calls
 class SessionCalls(StoreBase):
-    """What can be done with a session as such. One call is one transaction."""
+    """One session: making, finding, ending and deleting it, its title, archiving, pinning."""
 
     def create_session(
         self,
@@ -141,6 +135,18 @@ class SessionCalls(StoreBase):
         """Return every column of a session, or None if there is no such session."""
         return self._read(lambda db: sessions.find(db, session_id))
 
+    def resolve_session_id(self, text: str) -> str | None:
+        """Return the id that is exactly this, else the only one that begins so, else None.
+
+        Two or more that begin so: None, and `find_session_ids` lists them. Case counts, and
+        `%` and `_` are ordinary characters.
+        """
+        return self._read(lambda db: sessions.resolve_id(db, text)) if text else None
+
+    def find_session_ids(self, prefix: str) -> list[str]:
+        """List the ids that begin with a text, ascending."""
+        return self._read(lambda db: sessions.find_ids(db, prefix))
+
     def end_session(self, session_id: str, end_reason: str) -> bool:
         """End a session; the first end wins. Return whether this call ended it."""
         reason = checks.required_text("end_reason", end_reason)
@@ -160,46 +166,6 @@ class SessionCalls(StoreBase):
         prompt = checks.plain_text("system_prompt", system_prompt)
         self._write(lambda db: sessions.update_system_prompt(db, session_id, prompt))
 
-    def resolve_session_id(self, text: str) -> str | None:
-        """Return the id that is exactly this, else the only one that begins so, else None.
-
-        Two or more that begin so: None, and `find_session_ids` lists them. Case counts, and
-        `%` and `_` are ordinary characters.
-        """
-        return self._read(lambda db: sessions.resolve_id(db, text)) if text else None
-
-    def find_session_ids(self, prefix: str) -> list[str]:
-        """List the ids that begin with a text, ascending."""
-        return self._read(lambda db: sessions.find_ids(db, prefix))
-
-    def search_sessions(
-        self,
-        source: str | None = None,
-        limit: int | None = 20,
-        offset: int = 0,
-        *,
-        user_id: str | None = None,
-    ) -> list[SessionRecord]:
-        """List every session, children too, the one with the latest message first.
-
-        Args:
-            source: Only this source.
-            limit: At most so many; None is all.
-            offset: Leave out so many of the first.
-            user_id: Only this user's.
-        """
-        limit, offset = checks.one_page(limit, offset)
-        return self._read(
-            lambda db: listing.by_activity(db, source, user_id, limit=limit, offset=offset)
-        )
-
-    def session_count(
-        self, source: str | None = None, **filter_fields: Unpack[FilterFields]
-    ) -> int:
-        """Count the sessions, all or those that pass a filter (see `SessionFilter`)."""
-        wanted, now = SessionFilter(source=source, **filter_fields), self._now()
-        return self._read(lambda db: listing.count(db, wanted, now=now))
-
     def set_session_archived(self, session_id: str, archived: bool) -> bool:
         """Put the whole chain of a session away, or back. Return whether it exists.
 
@@ -215,9 +181,24 @@ class SessionCalls(StoreBase):
         """
         return self._write(lambda db: sessions.set_flag(db, session_id, "pinned", pinned))
 
-    def session_sources(self) -> dict[str, int]:
-        """Count the sessions of every source that occurs, most frequent first."""
-        return self._read(sessions.sources)
+    def delete_session(
+        self, session_id: str, sessions_dir: str | os.PathLike[str] | None = None
+    ) -> bool:
+        """Delete a session and its messages; its children lose their parent.
+
+        One transaction. Return whether there was such a session.
+
+        Args:
+            session_id: The session.
+            sessions_dir: Where a program keeps `<id>.json`, `<id>.jsonl` and
+                `request_dump_<id>_*.json`; they go too, after the transaction.
+        """
+        folder = side_files.folder(sessions_dir)
+        gone = self._write(lambda db: sessions.delete_with_messages(db, session_id))
+        if gone is None:
+            return False
+        side_files.remove_all(folder, [session_id], self._read)
+        return True
 
     # Titles.
 
@@ -292,110 +273,3 @@ class SessionCalls(StoreBase):
             msg = "title must not be empty"
             raise ValueError(msg)
         return self._read(lambda db: titles.next_in_lineage(db, cleaned))
-
-    # Tokens and cost.
-
-    def update_token_counts(
-        self,
-        session_id: str,
-        input_tokens: int | None = None,
-        output_tokens: int | None = None,
-        cache_read_tokens: int | None = None,
-        cache_write_tokens: int | None = None,
-        reasoning_tokens: int | None = None,
-        api_call_count: int | None = None,
-        estimated_cost_usd: float | None = None,
-        actual_cost_usd: float | None = None,
-        cost_status: str | None = None,
-        cost_source: str | None = None,
-        pricing_version: str | None = None,
-        billing_provider: str | None = None,
-        billing_base_url: str | None = None,
-        billing_mode: str | None = None,
-        model: str | None = None,
-        task: str | None = None,
-        *,
-        absolute: bool = False,
-    ) -> None:
-        """Add tokens and cost to a session, or with `absolute` set them.
-
-        What is added counts for the model, provider and task as well (`usage_by_model`).
-
-        None says nothing: it erases no value and poisons no sum. An unknown cost stays None
-        until one is given. Model and billing fill only what is NULL; cost_status,
-        cost_source and pricing_version take the latest. A missing session is made, with the
-        source `unknown`. Not idempotent unless absolute.
-
-        Raises:
-            ValueError: A figure is negative, not finite or beyond 64 bits; the id is empty.
-            TypeError: A figure is no number.
-        """
-        values = usage.usage_values(
-            {
-                "input_tokens": input_tokens,
-                "output_tokens": output_tokens,
-                "cache_read_tokens": cache_read_tokens,
-                "cache_write_tokens": cache_write_tokens,
-                "reasoning_tokens": reasoning_tokens,
-                "api_call_count": api_call_count,
-                "estimated_cost_usd": estimated_cost_usd,
-                "actual_cost_usd": actual_cost_usd,
-                "cost_status": cost_status,
-                "cost_source": cost_source,
-                "pricing_version": pricing_version,
-                "billing_provider": billing_provider,
-                "billing_base_url": billing_base_url,
-                "billing_mode": billing_mode,
-                "model": model,
-            }
-        )
-        now = self._now()
-        for_task = checks.plain_text("task", task) or ""
-        absent = sessions.new_session(session_id, sessions.UNKNOWN_SOURCE, started_at=now)
-
-        def record(db: Connection) -> None:
-            # Held, or another program could change or delete it before its figures are read.
-            if not sessions.held(db, session_id):
-                sessions.create(db, absent)
-            usage.record(db, session_id, values, task=for_task, absolute=absolute, now=now)
-
-        self._write(record)
-
-    def usage_by_model(
-        self, session_id: str | None = None, source: str | None = None
-    ) -> list[ModelUsage]:
-        """Add up what was used of each model, provider and task, most tokens first.
-
-        Args:
-            session_id: Only by this session.
-            source: Only by sessions of this source.
-        """
-        return self._read(lambda db: usage.by_model(db, session_id, source))
-
-    def top_sessions_by_tokens(self, limit: int = 10) -> list[TokenTotals]:
-        """List the sessions that used most tokens (input and output), most first."""
-        wanted = checks.count("limit", limit)
-        return self._read(lambda db: usage.top_sessions(db, wanted))
-
-    # Chains.
-
-    def get_lineage(self, session_id: str) -> list[str]:
-        """List the ids from the root down to a session, itself last; a cycle ends."""
-        return self._read(lambda db: chains.lineage(db, session_id))
-
-    def get_descendants(self, session_id: str) -> list[str]:
-        """List the ids below a session, level by level; a cycle ends."""
-        return self._read(lambda db: chains.descendants(db, session_id))
-
-    def get_compression_tip(self, session_id: str) -> str:
-        """Return the end of the chain that continues a session, itself if nothing does."""
-        return self._read(lambda db: chains.compression_tip(db, session_id))
-
-    def resolve_resume_session_id(self, session_id: str | None) -> str | None:
-        """Return where to go on: the session if it has messages, else the nearest below it.
-
-        None, an empty text and an unknown id come back as given.
-        """
-        if not session_id:
-            return session_id
-        return self._read(lambda db: chains.resume_point(db, session_id))

@@ -1,58 +1,41 @@
-"""The calls about many sessions: listing, exporting, pruning, upkeep."""
+"""The calls that keep a store in shape."""
 
 from __future__ import annotations
 
-import functools
-import json
 import logging
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from sqlalchemy import Connection
 
 from sessionstore import search
-from sessionstore.errors import (
-    SessionStoreError,
-    StoreBusyError,
-    StoreUnavailableError,
-    shown,
-)
+from sessionstore.errors import SessionStoreError, StoreBusyError, StoreUnavailableError
+from sessionstore.location import Location
 from sessionstore.records import (
-    ExportedSession,
+    FileSizes,
     FilterFields,
-    ImportReport,
-    ListPlace,
     PruneReport,
     SessionFilter,
-    SessionSummary,
     SkippedSession,
     UpkeepReport,
     age_in_seconds,
 )
 from sessionstore.repository import (
     checks,
-    listing,
     meta,
     prompts,
     retention,
     sessions,
     sizes,
-    transfer,
 )
 from sessionstore.store import side_files
 from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 logger = logging.getLogger("sessionstore")
-
-# An import is checked as a whole before it is stored; past this it waits on disk.
-_SPOOLED_BYTES = 1024 * 1024
-
-# A step of indexing that is somebody's business: about a quarter of a second.
-_INDEX_STEP = {"messages": 1000, "characters": 1_000_000}
 
 _DEFAULT_DAYS = 90.0
 # What says of what age a prune is.
@@ -65,177 +48,9 @@ _TIMES: tuple[Literal["older_than", "before", "newer_than", "after"], ...] = (
 _LAST_AUTO_PRUNE = "last_auto_prune"
 
 
-class _Undone(Exception):  # noqa: N818 - no error: it ends a transaction that shall not stay
-    """What was done in a transaction was only to be seen."""
-
-    def __init__(self, report: ImportReport) -> None:
-        super().__init__()
-        self.report = report
-
-
 @checked_calls
-class KeepingCalls(StoreBase):
-    """What is done with many sessions at once, and with the file."""
-
-    def list_sessions_rich(
-        self,
-        source: str | None = None,
-        exclude_sources: Sequence[str] | None = None,
-        limit: int | None = 20,
-        offset: int = 0,
-        include_children: bool = False,
-        project_compression_tips: bool = True,
-        order_by_last_active: bool = False,
-        include_archived: bool = False,
-        pinned_first: bool = False,
-        past: ListPlace | None = None,
-        **filter_fields: Unpack[FilterFields],
-    ) -> list[SessionSummary]:
-        """List conversations: roots and branches, one entry for a chain.
-
-        An entry has the identity, counts, title, end and preview of the chain's newest part,
-        the start of its root, and the root's id as `_lineage_root_id` (None where root and
-        newest part are one). `preview` is the first user message on one line, 60 characters
-        and `...`; `last_active` the time of the latest message, else of the start. Newest
-        started first, or by the chain's latest activity; ties by id. Three statements
-        whatever the number of sessions.
-
-        Args:
-            source: Only this source.
-            exclude_sources: None of these.
-            limit: At most so many; None is all.
-            offset: Leave out so many of the first.
-            include_children: Every session by itself, subagents and parts of chains too.
-            project_compression_tips: False shows the root of a chain instead.
-            order_by_last_active: Latest activity first.
-            include_archived: Also what was put away.
-            pinned_first: What is pinned before the rest.
-            past: Only what comes after this place, in the same order; see `ListPlace`.
-            **filter_fields: The fields of `SessionFilter`, asked of the entry shown.
-
-        Raises:
-            ValueError, TypeError: A filter, limit or offset is not what it must be.
-        """
-        if not include_archived:
-            filter_fields.setdefault("archived", False)
-        wanted = SessionFilter(source=source, **filter_fields)
-        limit, offset = checks.one_page(limit, offset)
-        excluded = _list_of_texts("exclude_sources", exclude_sources)
-        now = self._now()
-        return self._read(
-            lambda db: listing.rich(
-                db,
-                wanted,
-                now=now,
-                exclude_sources=excluded,
-                limit=limit,
-                offset=offset,
-                include_children=include_children,
-                project_tips=project_compression_tips,
-                by_activity=order_by_last_active,
-                pinned_first=pinned_first,
-                past=past,
-            )
-        )
-
-    # Exporting.
-
-    def export_session(self, session_id: str) -> ExportedSession | None:
-        """Return a session with all its messages under `messages`, or None."""
-        return self._read(lambda db: transfer.exported(db, session_id))
-
-    def export_all(self, source: str | None = None) -> list[ExportedSession]:
-        """Return every session with its messages, oldest-started first; all in memory."""
-        return list(self.iter_export(SessionFilter(source=source)))
-
-    def iter_export(self, wanted: SessionFilter | None = None) -> Iterator[ExportedSession]:
-        """Stream the sessions that pass a filter with their messages, oldest-started first.
-
-        One session is in memory at a time, read in a transaction of its own: each is whole,
-        and one that is deleted meanwhile is left out.
-        """
-        chosen = SessionFilter() if wanted is None else wanted
-        if not isinstance(chosen, SessionFilter):
-            msg = f"wanted must be a SessionFilter, not {type(chosen).__name__}"
-            raise TypeError(msg)
-        now = self._now()
-        matches = self._read(lambda db: listing.matching(db, chosen, now=now))
-        whole = (self.export_session(match.id) for match in matches)
-        return (session for session in whole if session is not None)
-
-    def import_sessions(
-        self,
-        exported: Iterable[Mapping[str, Any]],
-        *,
-        on_conflict: Literal["skip", "extend"] = "skip",
-        dry_run: bool = False,
-    ) -> ImportReport:
-        """Store exported sessions, as `iter_export` yields them, and say what became of each.
-
-        All are checked first; then one transaction stores them, so that of an import that
-        fails nothing stays. Idempotent. A session that is here already stays as it is,
-        whether or not the other copy is equal; so does the first of two with one id in the
-        same import. A parent that is nowhere is left off, a title that is taken gets the next
-        number. The messages of a session keep their ids, or all get new ones in the same
-        order: where others here have one of them, one is missing or beyond 2**53, or they do
-        not ascend.
-
-        Args:
-            exported: Sessions with their messages; what is absent has its default, but for
-                `id`, `source` and `started_at`, which each must have.
-            on_conflict: What to do with a session that is here already: `skip` leaves it.
-                `extend` lets it gain the messages that the other copy has beyond those here,
-                if it begins with them, their states, what was used and what it lacks.
-            dry_run: Say what would become of each, and store nothing.
-
-        Raises:
-            ImportRejectedError: A record cannot be stored, or has a field that is not known;
-                names its number, from 1.
-        """
-        if on_conflict not in ("skip", "extend"):
-            msg = f"on_conflict can be skip or extend, not {shown(on_conflict)}"
-            raise ValueError(msg)
-        with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES, "w+", encoding="utf-8") as spool:
-            for number, given in enumerate(exported, start=1):
-                prepared = transfer.prepare(given, number)
-                spool.write(json.dumps(prepared.as_json()) + "\n")
-
-            def from_start() -> Iterator[transfer.Prepared]:
-                spool.seek(0)
-                for line in spool:
-                    yield transfer.Prepared(**json.loads(line))
-
-            def store(db: Connection) -> ImportReport:
-                report = transfer.store(db, from_start, extend=on_conflict == "extend")
-                if dry_run:
-                    raise _Undone(report)
-                return report
-
-            try:
-                return self._write(store)
-            except _Undone as undone:
-                return undone.report
-
-    # Deleting.
-
-    def delete_session(
-        self, session_id: str, sessions_dir: str | os.PathLike[str] | None = None
-    ) -> bool:
-        """Delete a session and its messages; its children lose their parent.
-
-        One transaction. Return whether there was such a session.
-
-        Args:
-            session_id: The session.
-            sessions_dir: Where a program keeps `<id>.json`, `<id>.jsonl` and
-                `request_dump_<id>_*.json`; they go too, after the transaction.
-        """
-        folder = side_files.folder(sessions_dir)
-        gone = self._write(lambda db: sessions.delete_with_messages(db, session_id))
-        if gone is None:
-            return False
-        self._remove_side_files(folder, [session_id])
-        return True
+class UpkeepCalls(StoreBase):
+    """Pruning, the file and its space, repair, and named values of the store."""
 
     def prune_sessions(
         self,
@@ -319,7 +134,7 @@ class KeepingCalls(StoreBase):
                     progress(position, len(doomed))
         finally:
             # What is gone is gone, even if the rest has to wait.
-            self._remove_side_files(folder, report["pruned"])
+            side_files.remove_all(folder, report["pruned"], self._read)
         return report
 
     def _prune_one(
@@ -369,7 +184,7 @@ class KeepingCalls(StoreBase):
             return ghosts
 
         ghosts = self._write(prune)
-        self._remove_side_files(folder, ghosts)
+        side_files.remove_all(folder, ghosts, self._read)
         return len(ghosts)
 
     def finalize_orphaned_compression_sessions(self, older_than_days: float = 7) -> int:
@@ -463,55 +278,13 @@ class KeepingCalls(StoreBase):
 
         A damaged index stays as it is, with a warning.
         """
-        self.complete_search_index()
+        self._complete_index()
         trouble = self._read(search.index.trouble)
         if trouble is None:
             self._write(search.index.optimize)
         else:
             logger.warning("%s: %s", self.location, trouble)
         self._maintain("PRAGMA optimize" if self.location.path else "ANALYZE")
-
-    def complete_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
-        """Index all messages that are not indexed yet; return how many.
-
-        Search is right before, meanwhile and after. One transaction for a thousand messages
-        at most: others write in between, and what is done stays done if this is broken off.
-
-        Args:
-            progress: Called with how many of how many are done.
-        """
-        left = self._read(search.index.left)
-        done = 0
-        self._completing = True
-        try:
-            while left and (count := self._write(lambda db: search.index.step(db, **_INDEX_STEP))):
-                done += count
-                if progress is not None:
-                    # Others may have added some, or have done some.
-                    progress(done, max(left, done))
-        finally:
-            self._completing = False
-        return done
-
-    def rebuild_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
-        """Make the search index anew, whatever state it is in; return how many messages it has.
-
-        Args:
-            progress: See `complete_search_index`.
-        """
-        self._write(search.index.rebuild)
-        return self.complete_search_index(progress)
-
-    def check_search_index(self) -> list[str]:
-        """Compare the search index with the messages; list what is wrong, a sentence each.
-
-        Finds what no check of the file by SQLite itself does. Reads everything and holds the
-        write lock meanwhile; a store that was opened read-only cannot compare and says only
-        what is missing or cannot be read.
-        """
-        if self.read_only:
-            return self._read(lambda db: search.index.findings(db, compare=False))
-        return self._write(lambda db: search.index.findings(db, compare=True))
 
     def purge_deleted(self) -> None:
         """Leave no byte of deleted text in any file of the store.
@@ -525,7 +298,8 @@ class KeepingCalls(StoreBase):
                 being written anew; call again later.
         """
         self._write(prompts.collect_all)
-        self.rebuild_search_index()
+        self._write(search.index.rebuild)
+        self._complete_index()
         if self.location.path is None:
             # A VACUUM would wait for ever for who holds a table, and all others behind it; no
             # transaction may hold one, and so none can say for how long.
@@ -547,6 +321,24 @@ class KeepingCalls(StoreBase):
             )
             raise StoreBusyError(msg, attempts=1, waited_s=self._settings.busy_timeout_s)
 
+    def repair(self, expected: Mapping[str, tuple[str, str]]) -> None:
+        """Set right what is derived: indexes, triggers, counters, times, unused prompts.
+
+        One transaction. No message, and no field that a caller gave, is changed.
+
+        Args:
+            expected: The indexes and triggers of a fresh store, name to kind and text.
+        """
+        from sessionstore import upkeep
+
+        self._write(lambda db: upkeep.repair(db, expected))
+
+    def file_sizes(self) -> FileSizes | None:
+        """Say how many bytes each part of the file takes; None on a server."""
+        return self._read(sizes.file_sizes)
+
+    # Named values.
+
     def get_meta(self, key: str) -> str | None:
         """Return a named value of the store, or None."""
         return self._read(lambda db: meta.get(db, key))
@@ -557,20 +349,18 @@ class KeepingCalls(StoreBase):
         text = checks.plain_text("value", value)
         self._write(lambda db: meta.put(db, named, text))
 
-    def _remove_side_files(self, folder: Path | None, gone: Sequence[str]) -> None:
-        if folder is None:
-            return
-        for session_id in gone:
-            longer = self._read(functools.partial(sessions.find_ids, prefix=f"{session_id}_"))
-            side_files.remove(folder, session_id, others=longer)
 
-
-def _list_of_texts(name: str, value: Sequence[str] | None) -> list[str]:
-    texts = [] if value is None else value
-    if isinstance(texts, (str, bytes)) or not all(isinstance(each, str) for each in texts):
-        msg = f"{name} must be a list of texts"
-        raise TypeError(msg)
-    return list(texts)
+def size_of(location: Location) -> int | None:
+    """Add up the files of a store; None for one on a server, and for a file that is gone."""
+    if location.path is None:
+        return None
+    try:
+        total = location.path.stat().st_size
+        with suppress(FileNotFoundError):  # whoever closes the store last takes its log away
+            total += Path(f"{location.path}-wal").stat().st_size
+    except FileNotFoundError:
+        return None
+    return total
 
 
 def _moment_or_none(value: str | None) -> float | None:
