@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from sessionstore.models import Base
 from sessionstore.records import FileSizes
-from sessionstore.search import server_index
-
-# The version in which who does not own a table may be let vacuum it.
-_GRANTS_MAINTAIN = (17,)
 
 # Which table's pages, and its indexes', belong to which part; all else is `other`.
 _PARTS = {
@@ -22,37 +17,6 @@ _PARTS = {
     "system_prompts": "prompts",
 }
 _INDEXES = {"messages_fts_trigram": "trigram_index", "messages_fts": "word_index"}
-
-
-def tables(connection: Connection) -> list[str]:
-    """Name the tables of a store on a server, each with its schema, as a statement needs it."""
-    return [name for name, _ in _tables(connection)]
-
-
-def not_ours(connection: Connection) -> list[str]:
-    """Name those of them that this role may not vacuum, which a server would pass over.
-
-    That takes their owner, or the owner of the database, or from PostgreSQL 17 on a grant of
-    MAINTAIN (https://www.postgresql.org/docs/current/sql-vacuum.html).
-    """
-    return [name for name, may in _tables(connection) if not may]
-
-
-def _tables(connection: Connection) -> list[tuple[str, bool]]:
-    may = "pg_has_role(c.relowner, 'USAGE') OR pg_has_role(d.datdba, 'USAGE')"
-    if (connection.dialect.server_version_info or (0,)) >= _GRANTS_MAINTAIN:
-        may += " OR has_table_privilege(c.oid, 'MAINTAIN')"
-    found = connection.execute(
-        text(
-            f"SELECT format('%I.%I', n.nspname, c.relname), {may} "
-            "FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n "
-            "ON n.oid = c.relnamespace JOIN pg_catalog.pg_database AS d "
-            "ON d.datname = current_database() WHERE n.nspname = current_schema() "
-            "AND c.relkind = 'r' AND c.relname = ANY(:names) ORDER BY c.relname"
-        ),
-        {"names": [*Base.metadata.tables, *server_index.TABLES]},
-    )
-    return [(name, allowed) for name, allowed in found]
 
 
 def file_sizes(connection: Connection) -> FileSizes | None:

@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar, TypeVarTuple
+from typing import Any, Literal, Self, TypeVar, TypeVarTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -17,6 +17,7 @@ from sessionstore.errors import SessionStoreError, StoreClosedError, StoreUnavai
 from sessionstore.forking import forked
 from sessionstore.location import Location, locate
 from sessionstore.reporting import reporting_errors
+from sessionstore.repository import maintenance
 from sessionstore.retry import OtherThreadsError, retrying
 from sessionstore.settings import StoreSettings
 from sessionstore.turns import Turn
@@ -253,20 +254,18 @@ class StoreBase:
                 if self._closed:
                     self._database.close()
 
-    def _checkpoint(self, mode: str) -> None:
+    def _checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
         """Move the write-ahead log into the file, as far as others let it; never raises."""
         try:
             self._alone(self._checkpoint_in_turn, mode)
         except OtherThreadsError as error:
             logger.debug("%s: checkpoint put off: %s", self._location, error)
 
-    def _checkpoint_in_turn(self, mode: str) -> None:
+    def _checkpoint_in_turn(self, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
         if self._location.path is None:
             return
         try:
-            self._database.outside_transaction(
-                lambda raw: raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-            )
+            self._database.outside_transaction(lambda raw: maintenance.checkpoint(raw, mode))
         except (sqlite3.Error, SQLAlchemyError) as error:
             # The log is whole without it; the next checkpoint does the work.
             logger.debug("%s: checkpoint put off: %s", self._location, error)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 from sqlalchemy import Connection
 
@@ -25,6 +25,7 @@ from sessionstore.records import (
 )
 from sessionstore.repository import (
     checks,
+    maintenance,
     meta,
     prompts,
     retention,
@@ -34,6 +35,8 @@ from sessionstore.repository import (
 from sessionstore.store import side_files
 from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
+
+T = TypeVar("T")
 
 logger = logging.getLogger("sessionstore")
 
@@ -248,25 +251,19 @@ class UpkeepCalls(StoreBase):
         Raises:
             StoreUnavailableError: The role may not vacuum the tables on a server.
         """
-        self._maintain("VACUUM" if self.location.path else "VACUUM (ANALYZE)")
+        self._maintain(maintenance.vacuum)
         self._checkpoint("TRUNCATE")
 
-    def _maintain(self, statement: str) -> None:
-        """Run it on the file, or on each table of the store: a server has those of others."""
-        path = self.location.path
+    def _maintain(self, unit: Callable[[Any, Sequence[str] | None], T]) -> T:
+        """Run a unit of `maintenance` on the file, or on the tables of the store on a server."""
         if why_not := self._may_not_vacuum():
             raise StoreUnavailableError(why_not)
-        tables = [None] if path else self._read(sizes.tables)
-
-        def rewrite(raw: Any) -> None:
-            for table in tables:
-                raw.execute(statement if table is None else f"{statement} {table}")
-
-        self._outside_transaction(rewrite)
+        tables = self._read(maintenance.tables_of) if self._on_server else None
+        return self._outside_transaction(lambda raw: unit(raw, tables))
 
     def _may_not_vacuum(self) -> str | None:
         """Say why a server would pass over tables of the store, with no more than a notice."""
-        if self.location.path is not None or not (others := self._read(sizes.not_ours)):
+        if not self._on_server or not (others := self._read(maintenance.not_ours)):
             return None
         return (
             f"{self.location}: the role may not vacuum {', '.join(others)}; do it as their owner, "
@@ -284,7 +281,7 @@ class UpkeepCalls(StoreBase):
             self._write(search.index.optimize)
         else:
             logger.warning("%s: %s", self.location, trouble)
-        self._maintain("PRAGMA optimize" if self.location.path else "ANALYZE")
+        self._maintain(maintenance.analyze)
 
     def purge_deleted(self) -> None:
         """Leave no byte of deleted text in any file of the store.
@@ -300,21 +297,14 @@ class UpkeepCalls(StoreBase):
         self._write(prompts.collect_all)
         self._write(search.index.rebuild)
         self._complete_index()
-        if self.location.path is None:
-            # A VACUUM would wait for ever for who holds a table, and all others behind it; no
-            # transaction may hold one, and so none can say for how long.
-            names = ", ".join(self._read(sizes.tables))
-            self._write(lambda db: db.exec_driver_sql(f"LOCK TABLE {names}"))
-            self._maintain("VACUUM (FULL, ANALYZE)")
-            return
+        if self._on_server:
+            self._write(maintenance.await_tables)
 
-        def rewrite(raw: Any) -> tuple[int, int, int]:
-            raw.execute("VACUUM")
-            result: tuple[int, int, int] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            return result
+        def rewrite(raw: Any, tables: Sequence[str] | None) -> bool:
+            maintenance.rewrite(raw, tables)
+            return tables is not None or maintenance.checkpoint(raw, "TRUNCATE")
 
-        busy, _, _ = self._outside_transaction(rewrite)
-        if busy:
+        if not self._maintain(rewrite):
             msg = (
                 f"{self.location}: a reader keeps the write-ahead log, which may still hold "
                 "deleted text; call purge_deleted again when it is done"
