@@ -41,8 +41,8 @@ class ListCalls(StoreBase):
         the start of its root, and the root's id as `_lineage_root_id` (None where root and
         newest part are one). `preview` is the first user message on one line, 60 characters
         and `...`; `last_active` the time of the latest message, else of the start. Newest
-        started first, or by the chain's latest activity; ties by id. Three statements
-        whatever the number of sessions.
+        started first, or by the chain's latest activity; ties by id. Two statements
+        whatever the number of sessions, three with `pinned_first`.
 
         Args:
             source: Only this source.

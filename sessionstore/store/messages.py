@@ -116,10 +116,11 @@ class MessageCalls(StoreBase):
         values: Mapping[str, tuple[str | None, str]] | None = None,
         live: Collection[int] | None = None,
     ) -> list[int]:
-        """Store messages and what belongs to them, if nobody changed that; return the ids.
+        """Append messages and set the config, unless that changed meanwhile; return the ids.
 
-        For callers that keep a state of their own with a session, such as the adapters of
-        frameworks: read, decide, and store all of it in one transaction or nothing.
+        All of it in one transaction, or nothing: for callers that keep a state of their own
+        with a session, in its config and in named values, such as the adapters of frameworks.
+        Messages that others appended meanwhile are no change.
 
         Args:
             session_id: The session.
@@ -155,9 +156,9 @@ class MessageCalls(StoreBase):
         """Store what a caller's whole list has beyond the stored one; return the new ids.
 
         For callers that hold the whole conversation, be it as `get_messages` gave it: called
-        again, it stores nothing. Two
-        messages are the same if role, content, tool calls and tool call id are, and so is
-        whatever else the caller's copy names, save time and token count.
+        again, it stores nothing. Two messages are the same if role, content, tool calls and
+        tool call id are, and so is whatever else the caller's copy names, save time and token
+        count.
 
         Raises:
             SessionNotFoundError: There is no such session.
@@ -222,9 +223,9 @@ class MessageCalls(StoreBase):
         through_id: int | None = None,
         lock_holder: str | None = None,
     ) -> int:
-        """Let a summary stand for the live messages; return how many it stands for.
+        """Replace the live messages by a summary; return how many it replaces.
 
-        They become compacted: out of the conversation, still found by search. Messages that
+        They stay stored, as compacted: out of the conversation, found by search. Messages that
         arrived after `through_id` stay live, after the new ones, for which they get new ids.
         The counters follow the live messages.
 
@@ -320,7 +321,7 @@ class MessageCalls(StoreBase):
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False
     ) -> list[ConversationMessage]:
-        """List a session as a model is given it: no ids, no times, no empty keys.
+        """List a session's messages in the form sent to a model: no ids, times or empty keys.
 
         Args:
             session_id: The session.
@@ -345,7 +346,10 @@ class MessageCalls(StoreBase):
         return self._read(lambda db: message_reading.around(db, session_id, message_id, wanted))
 
     def get_message_by_platform_id(self, platform_message_id: str) -> MessageRecord | None:
-        """Return the message with an outer id, in any state, or None; of several the latest."""
+        """Return the message with the id that a chat platform gave it, or None.
+
+        In any state; of several the latest.
+        """
         return self._read(lambda db: message_reading.find_by_platform_id(db, platform_message_id))
 
     def message_count(

@@ -101,6 +101,9 @@ class SearchCalls(StoreBase):
     def rebuild_search_index(self, progress: Callable[[int, int], None] | None = None) -> int:
         """Make the search index anew, whatever state it is in; return how many messages it has.
 
+        One transaction makes it anew and empty; then it is filled as `complete_search_index`
+        does, with search right all the while.
+
         Args:
             progress: See `complete_search_index`.
         """

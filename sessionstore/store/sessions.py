@@ -52,7 +52,10 @@ class SessionCalls(StoreBase):
             started_at: Epoch seconds; None is now.
 
         Raises:
-            ValueError: Id or source is empty or None, the title too long, the time not finite.
+            ValueError: Id or source is empty or None, the title too long, the time not finite,
+                the relation none of the three, the session its own parent, a text with NUL or
+                half a surrogate pair in it, or the config such that JSON cannot hold it.
+            TypeError: A value of the wrong type.
             SessionNotFoundError: The parent does not exist.
             TitleTakenError: Another session holds the title.
             ConflictError: The parent descends from this session, which has none itself.
@@ -122,7 +125,7 @@ class SessionCalls(StoreBase):
         source: str = sessions.UNKNOWN_SOURCE,
         **fields: Unpack[SessionFields],
     ) -> str:
-        """Do what `create_session` does, for a writer whose own create failed.
+        """Do the same as `create_session`, for a writer whose own create failed.
 
         Args:
             session_id: See `create_session`.

@@ -44,14 +44,18 @@ class TransferCalls(StoreBase):
         return self._read(lambda db: transfer.exported(db, session_id))
 
     def export_all(self, source: str | None = None) -> list[ExportedSession]:
-        """Return every session with its messages, oldest-started first; all in memory."""
+        """Return every session with its messages, oldest-started first; all in memory.
+
+        A transaction for each session, as `iter_export` takes them.
+        """
         return list(self.iter_export(SessionFilter(source=source)))
 
     def iter_export(self, wanted: SessionFilter | None = None) -> Iterator[ExportedSession]:
         """Stream the sessions that pass a filter with their messages, oldest-started first.
 
-        One session is in memory at a time, read in a transaction of its own: each is whole,
-        and one that is deleted meanwhile is left out.
+        Several transactions: one lists them at the call, and each is read in one of its own
+        when it is asked for. So one is in memory at a time, each is whole, and one that is made
+        or deleted meanwhile is left out.
         """
         chosen = SessionFilter() if wanted is None else wanted
         if not isinstance(chosen, SessionFilter):
@@ -90,6 +94,7 @@ class TransferCalls(StoreBase):
         Raises:
             ImportRejectedError: A record cannot be stored, or has a field that is not known;
                 names its number, from 1.
+            ValueError: `on_conflict` is neither of the two.
         """
         if on_conflict not in ("skip", "extend"):
             msg = f"on_conflict can be skip or extend, not {shown(on_conflict)}"
@@ -160,7 +165,9 @@ class TransferCalls(StoreBase):
 
         Raises:
             ConflictError: This store holds other data, or an unfinished copy of another
-                source, or somebody else wrote to it meanwhile.
+                source, and nothing was written; or somebody else wrote to it meanwhile, which
+                the same call sets right.
+            StoreBusyError: A transaction had to wait too long; those before are done.
             ValueError: It is the same store.
         """
         from sessionstore import upkeep

@@ -67,6 +67,7 @@ class UpkeepCalls(StoreBase):
         Open, archived and pinned sessions stay; children of what goes lose their parent. One
         transaction per session, so other writers get their turn; one that cannot go is logged
         and does not keep the others. See `prune_report` for what would go and what stays.
+        Broken off, what went is gone.
 
         Args:
             older_than_days: Last message (else start) at least so many days ago.
@@ -95,6 +96,8 @@ class UpkeepCalls(StoreBase):
         **filter_fields: Unpack[FilterFields],
     ) -> PruneReport:
         """Say what a prune deletes and what it skips and why; `dry_run=False` also does it.
+
+        One transaction to say it, and one for each session to do it.
 
         Args:
             older_than_days: See `prune_sessions`, as are source and sessions_dir.
@@ -171,7 +174,7 @@ class UpkeepCalls(StoreBase):
     ) -> int:
         """Delete sessions that never came to be: no message, no title, no child; count them.
 
-        One transaction.
+        One transaction. What is archived or pinned stays.
 
         Args:
             older_than_hours: Ended, or if open started, at least so long ago.
@@ -212,7 +215,9 @@ class UpkeepCalls(StoreBase):
         """Prune, and vacuum if something went, at most once per interval over all programs.
 
         Never called by the store itself. The time of the last run stands in state_meta as
-        `last_auto_prune`; of two programs that come at once, one goes on.
+        `last_auto_prune`; of two programs that come at once, one goes on. Several transactions:
+        one for that time, those of `prune_sessions`, and `vacuum`. Broken off, what went is
+        gone, and the rest waits for the next interval.
 
         Raises:
             ValueError, TypeError: An argument is not what it must be; nothing is done.
@@ -273,7 +278,12 @@ class UpkeepCalls(StoreBase):
     def optimize(self) -> None:
         """Complete and merge the search index, and refresh the planner's statistics.
 
-        A damaged index stays as it is, with a warning.
+        A damaged index stays as it is, with a warning. Several transactions: those of
+        `complete_search_index` and one for the merge; broken off, what is done stays done.
+
+        Raises:
+            StoreUnavailableError: The role may not analyze the tables on a server; the index is
+                done by then.
         """
         self._complete_index()
         trouble = self._read(search.index.trouble)
@@ -288,11 +298,15 @@ class UpkeepCalls(StoreBase):
 
         Prompts go that no session has any more, the search index is made anew, the file
         written anew, and the write-ahead log cut to nothing. On a server the tables are written
-        anew; its log, archives of it and backups keep what they hold.
+        anew; its log, archives of it and backups keep what they hold. Several transactions, a
+        step each: broken off, what is done stays done, and only another call makes sure.
 
         Raises:
             StoreBusyError: A reader kept the log from being cut, or a table on a server from
-                being written anew; call again later.
+                being written anew, or a step before that had to wait too long; the steps
+                before are done. Call again later.
+            StoreUnavailableError: The role may not vacuum the tables on a server; the steps
+                before are done.
         """
         self._write(prompts.collect_all)
         self._write(search.index.rebuild)
