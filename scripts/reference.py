@@ -74,8 +74,11 @@ leaves open sessions out unless it is told.
 _TITLES = {
     "SessionCalls": "A session",
     "MessageCalls": "Its messages",
-    "KeepingCalls": "Many sessions, and the file",
-    "WholeCalls": "All sessions",
+    "SearchCalls": "Search",
+    "ListCalls": "Lists and chains",
+    "UsageCalls": "Tokens and cost",
+    "TransferCalls": "Export, import, backup, copy",
+    "UpkeepCalls": "Upkeep",
     "CoordinationCalls": "Programs that share a store",
 }
 

@@ -20,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from sessionstore.errors import StoreClosedError
 from sessionstore.location import Location, locate
 from sessionstore.settings import StoreSettings
-from sessionstore.store import SessionDB
+from sessionstore.store import SessionDB, open_at
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -122,13 +122,8 @@ class AsyncSessionDB:
     ) -> None:
         location, chosen = locate(db_path, url=url), settings or StoreSettings()
         self._begin(location, chosen, _threads(chosen), read_only=read_only, store=None)
-        where: dict[str, Any] = (
-            {"url": location.url.render_as_string(hide_password=False)}
-            if location.path is None
-            else {"db_path": location.path}
-        )
-        self._open: Callable[[], SessionDB] = lambda: SessionDB(
-            **where, read_only=read_only, migrate=migrate, settings=chosen
+        self._open: Callable[[], SessionDB] = lambda: open_at(
+            location, read_only=read_only, migrate=migrate, settings=chosen
         )
 
     def _begin(
@@ -243,41 +238,32 @@ class AsyncSessionDB:
         """Clean a title as `SessionDB.sanitize_title` does; nothing to wait for."""
         return SessionDB.sanitize_title(title)
 
-    # What is asked of sessions.
+    # Of one session.
     create_session = _awaited(SessionDB.create_session)
     continue_session = _awaited(SessionDB.continue_session)
     ensure_session = _awaited(SessionDB.ensure_session)
     get_session = _awaited(SessionDB.get_session)
+    resolve_session_id = _awaited(SessionDB.resolve_session_id)
+    find_session_ids = _awaited(SessionDB.find_session_ids)
     end_session = _awaited(SessionDB.end_session)
     reopen_session = _awaited(SessionDB.reopen_session)
     update_system_prompt = _awaited(SessionDB.update_system_prompt)
-    resolve_session_id = _awaited(SessionDB.resolve_session_id)
-    find_session_ids = _awaited(SessionDB.find_session_ids)
-    search_sessions = _awaited(SessionDB.search_sessions)
-    session_count = _awaited(SessionDB.session_count)
     set_session_archived = _awaited(SessionDB.set_session_archived)
     set_session_pinned = _awaited(SessionDB.set_session_pinned)
-    session_sources = _awaited(SessionDB.session_sources)
+    delete_session = _awaited(SessionDB.delete_session)
     set_session_title = _awaited(SessionDB.set_session_title)
     get_session_title = _awaited(SessionDB.get_session_title)
     get_session_by_title = _awaited(SessionDB.get_session_by_title)
     resolve_session_by_title = _awaited(SessionDB.resolve_session_by_title)
     get_next_title_in_lineage = _awaited(SessionDB.get_next_title_in_lineage)
-    update_token_counts = _awaited(SessionDB.update_token_counts)
-    usage_by_model = _awaited(SessionDB.usage_by_model)
-    top_sessions_by_tokens = _awaited(SessionDB.top_sessions_by_tokens)
-    get_lineage = _awaited(SessionDB.get_lineage)
-    get_descendants = _awaited(SessionDB.get_descendants)
-    get_compression_tip = _awaited(SessionDB.get_compression_tip)
-    resolve_resume_session_id = _awaited(SessionDB.resolve_resume_session_id)
 
-    # … of messages.
+    # Of its messages.
     append_message = _awaited(SessionDB.append_message)
-    delete_message = _awaited(SessionDB.delete_message)
-    append_if_unchanged = _awaited(SessionDB.append_if_unchanged)
     append_messages = _awaited(SessionDB.append_messages)
+    append_if_unchanged = _awaited(SessionDB.append_if_unchanged)
     sync_messages = _awaited(SessionDB.sync_messages)
     replace_messages = _awaited(SessionDB.replace_messages)
+    delete_message = _awaited(SessionDB.delete_message)
     clear_messages = _awaited(SessionDB.clear_messages)
     archive_and_compact = _awaited(SessionDB.archive_and_compact)
     rewind_to_message = _awaited(SessionDB.rewind_to_message)
@@ -287,18 +273,44 @@ class AsyncSessionDB:
     get_messages_around = _awaited(SessionDB.get_messages_around)
     get_message_by_platform_id = _awaited(SessionDB.get_message_by_platform_id)
     message_count = _awaited(SessionDB.message_count)
+
+    # Of search.
     search_messages = _awaited(SessionDB.search_messages)
     search_index_trouble = _awaited(SessionDB.search_index_trouble)
     search_index_left = _awaited(SessionDB.search_index_left)
+    complete_search_index = _awaited(SessionDB.complete_search_index)
+    rebuild_search_index = _awaited(SessionDB.rebuild_search_index)
+    check_search_index = _awaited(SessionDB.check_search_index)
 
-    # … of keeping, deleting, moving.
+    # Of many sessions.
     list_sessions_rich = _awaited(SessionDB.list_sessions_rich)
+    search_sessions = _awaited(SessionDB.search_sessions)
+    session_ids = _awaited(SessionDB.session_ids)
+    session_count = _awaited(SessionDB.session_count)
+    session_sources = _awaited(SessionDB.session_sources)
+    get_lineage = _awaited(SessionDB.get_lineage)
+    get_descendants = _awaited(SessionDB.get_descendants)
+    get_chain = _awaited(SessionDB.get_chain)
+    get_compression_tip = _awaited(SessionDB.get_compression_tip)
+    resolve_resume_session_id = _awaited(SessionDB.resolve_resume_session_id)
+
+    # Of tokens and cost.
+    update_token_counts = _awaited(SessionDB.update_token_counts)
+    usage_by_model = _awaited(SessionDB.usage_by_model)
+    top_sessions_by_tokens = _awaited(SessionDB.top_sessions_by_tokens)
+    usage_totals = _awaited(SessionDB.usage_totals)
+    usage_by_day = _awaited(SessionDB.usage_by_day)
+    usage_by = _awaited(SessionDB.usage_by)
+
+    # Of what leaves and enters.
     export_session = _awaited(SessionDB.export_session)
     export_all = _awaited(SessionDB.export_all)
     iter_export = _iterated(SessionDB.iter_export)
     import_sessions = _awaited(SessionDB.import_sessions)
+    backup = _awaited(SessionDB.backup)
     copy_from = _awaited(SessionDB.copy_from)
-    delete_session = _awaited(SessionDB.delete_session)
+
+    # Of upkeep.
     prune_sessions = _awaited(SessionDB.prune_sessions)
     prune_report = _awaited(SessionDB.prune_report)
     prune_empty_ghost_sessions = _awaited(SessionDB.prune_empty_ghost_sessions)
@@ -308,24 +320,13 @@ class AsyncSessionDB:
     maybe_auto_prune_and_vacuum = _awaited(SessionDB.maybe_auto_prune_and_vacuum)
     vacuum = _awaited(SessionDB.vacuum)
     optimize = _awaited(SessionDB.optimize)
-    complete_search_index = _awaited(SessionDB.complete_search_index)
-    rebuild_search_index = _awaited(SessionDB.rebuild_search_index)
-    check_search_index = _awaited(SessionDB.check_search_index)
     purge_deleted = _awaited(SessionDB.purge_deleted)
+    repair = _awaited(SessionDB.repair)
+    file_sizes = _awaited(SessionDB.file_sizes)
     get_meta = _awaited(SessionDB.get_meta)
     set_meta = _awaited(SessionDB.set_meta)
 
-    # … of the store as a whole.
-    session_ids = _awaited(SessionDB.session_ids)
-    get_chain = _awaited(SessionDB.get_chain)
-    usage_totals = _awaited(SessionDB.usage_totals)
-    usage_by_day = _awaited(SessionDB.usage_by_day)
-    usage_by = _awaited(SessionDB.usage_by)
-    file_sizes = _awaited(SessionDB.file_sizes)
-    repair = _awaited(SessionDB.repair)
-    backup = _awaited(SessionDB.backup)
-
-    # … of several programs at once.
+    # Of several programs at once.
     try_acquire_compression_lock = _awaited(SessionDB.try_acquire_compression_lock)
     refresh_compression_lock = _awaited(SessionDB.refresh_compression_lock)
     release_compression_lock = _awaited(SessionDB.release_compression_lock)

@@ -39,7 +39,8 @@ class StoreClosedError(SessionStoreError):
 class StoreBusyError(SessionStoreError):
     """Other programs held the write lock for longer than the patience.
 
-    Nothing was written, and the next call works as if this one had not been made.
+    Unless the call says otherwise, nothing was written, and the next call works as if this one
+    had not been made.
 
     Attributes:
         attempts: How often the transaction was begun.
@@ -137,7 +138,10 @@ class AmbiguousSessionError(SessionStoreError):
 
 
 class ConflictError(SessionStoreError):
-    """What the caller holds and what is stored disagree; nothing was written."""
+    """What the caller holds and what is stored disagree.
+
+    Nothing was written, unless the call says otherwise.
+    """
 
 
 class TitleTakenError(SessionStoreError, ValueError):

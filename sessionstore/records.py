@@ -88,6 +88,24 @@ class MessageRecord(TypedDict):
     platform_message_id: str | None
 
 
+class ContinuationFields(TypedDict, total=False):
+    """The fields of a new session that `continue_session` takes as keywords."""
+
+    model: str | None
+    model_config: Any
+    system_prompt: str | None
+    user_id: str | None
+    title: str | None
+    started_at: float | None
+
+
+class SessionFields(ContinuationFields, total=False):
+    """The fields of a new session that `ensure_session` takes as keywords."""
+
+    parent_session_id: str | None
+    relation: str | None
+
+
 class NewMessage(TypedDict, total=False):
     """One message to be stored: `role`, and whichever of the others it has."""
 
@@ -185,7 +203,11 @@ class SkippedSession(TypedDict):
 class PruneReport(TypedDict):
     """What a prune did, or would do.
 
-    `pruned` and `messages` count what went; `skipped` says what was old enough yet stayed.
+    Attributes:
+        pruned: The ids of the sessions that went, oldest-started first.
+        messages: How many messages went with them.
+        skipped: What was old enough yet stayed.
+        dry_run: Nothing went; it is said what would.
     """
 
     pruned: list[str]
@@ -395,12 +417,16 @@ class Handoff(TypedDict):
 
 
 class ImportReport(TypedDict):
-    """What an import did, by session ids.
+    """What became of the sessions of an import, by their ids.
 
-    Attributes are lists of ids but for the counts: `imported` are new here, `extended` were
-    here and gained what is new in the other copy, `unchanged` were here with the same content,
-    `conflicts` were here with other content and stay as they are, `detached` lost a parent that
-    is nowhere, `retitled` maps to the title they got.
+    Attributes:
+        imported: New here.
+        extended: Were here, and gained what is new in the other copy.
+        unchanged: Were here with the same content, or where sessions are extended with no less.
+        conflicts: Were here with other content, and stay as they are.
+        detached: Of the imported ones those that lost a parent that is nowhere.
+        retitled: Of the imported ones those whose title was taken, each with the one it got.
+        messages: How many messages were stored, of the imported and the extended ones.
     """
 
     imported: list[str]

@@ -8,14 +8,15 @@ import threading
 from typing import TypeAlias
 
 from sessionstore.aio import AsyncSessionDB
-from sessionstore.location import locate
-from sessionstore.store import SessionDB
+from sessionstore.location import Location, locate
+from sessionstore.store import SessionDB, open_at
 
 # What an adapter may be given as its store, and one whose calls are awaited.
 Store: TypeAlias = SessionDB | str | os.PathLike[str] | None
 AsyncStore: TypeAlias = AsyncSessionDB | Store
 
-_shared: dict[str, SessionDB] = {}
+# By process and place.
+_shared: dict[tuple[int, Location], SessionDB] = {}
 _opening = threading.Lock()
 
 
@@ -30,18 +31,17 @@ def opened(store: Store) -> SessionDB:
         return store
     where = locate(url=store) if isinstance(store, str) and "://" in store else locate(store)
     # A process that was forked must not use the connections of the one before it.
-    key = f"{os.getpid()} {where.url.render_as_string(hide_password=False)}"
+    key = os.getpid(), where
     with _opening:
         found = _shared.get(key)
         if found is None:
-            url = where.url.render_as_string(hide_password=False)
-            found = SessionDB(where.path) if where.path else SessionDB(url=url)
-            _shared[key] = found
-            atexit.register(_close, key, os.getpid())
+            found = _shared[key] = open_at(where)
+            atexit.register(_close, key)
         return found
 
 
-def _close(key: str, process: int) -> None:
+def _close(key: tuple[int, Location]) -> None:
+    process, _ = key
     if process == os.getpid():
         _shared.pop(key).close()
 

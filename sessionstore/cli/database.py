@@ -16,7 +16,7 @@ from sessionstore.export.text import one_line, safe
 from sessionstore.location import Location
 from sessionstore.models import SCHEMA_REVISION, SchemaVersionRow
 from sessionstore.settings import StoreSettings
-from sessionstore.store import SessionDB
+from sessionstore.store import open_at
 from sessionstore.upkeep import Finding, sound
 
 
@@ -57,8 +57,7 @@ def upgrade() -> None:
 
 def _complete_index(location: Location) -> None:
     """Index what a revision left to be indexed: the messages of a large file."""
-    url = None if location.path else location.url.render_as_string(hide_password=False)
-    with SessionDB(location.path, url=url, migrate=False) as db:
+    with open_at(location, migrate=False) as db:
         db.complete_search_index(
             lambda done, of: talk(f"search index  {done:,} of {of:,} messages")
         )

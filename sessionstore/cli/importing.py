@@ -19,14 +19,14 @@ from sessionstore.cli.output import Failure, is_terminal, json_option, named, wr
 from sessionstore.cli.store import chosen_location, store_options
 from sessionstore.errors import ImportRejectedError
 from sessionstore.export.text import safe
-from sessionstore.location import Location
+from sessionstore.location import Location, locate
 from sessionstore.options import Count
 from sessionstore.readers.histories import HISTORIES
 from sessionstore.readers.history import History
 from sessionstore.readers.jsonl import LONGEST_MB, UnreadableError, documents
 from sessionstore.readers.statefile import StateFile, is_state_file
 from sessionstore.records import ImportReport
-from sessionstore.store import SessionDB
+from sessionstore.store import SessionDB, open_at
 from sessionstore.wording import plural
 
 _PROGRESS_S = 0.1
@@ -195,15 +195,15 @@ def _say_where(error: ImportRejectedError, sources: Sequence[_Source]) -> NoRetu
 
 @contextmanager
 def _target(location: Location, *, dry_run: bool) -> Iterator[SessionDB]:
-    url = None if location.path else location.url.render_as_string(hide_password=False)
     with ExitStack() as opened:
         path = location.path
         if dry_run and path is not None and not (path.exists() and path.stat().st_size):
             # What would come into a store that is made for it: the same as into an empty one.
-            path = Path(opened.enter_context(tempfile.TemporaryDirectory())) / "empty.db"
+            folder = opened.enter_context(tempfile.TemporaryDirectory())
+            location = locate(Path(folder) / "empty.db")
             dry_run = False
         try:
-            db = opened.enter_context(SessionDB(path, url=url, migrate=not dry_run))
+            db = opened.enter_context(open_at(location, migrate=not dry_run))
             yield db
         except ValueError as error:
             raise Failure(str(error)) from error

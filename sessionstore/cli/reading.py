@@ -13,7 +13,7 @@ from sessionstore.cli.store import opened, resolve_session, store_options
 from sessionstore.errors import SessionNotFoundError
 from sessionstore.options import Count, asks_something, fields_of, filter_options, since, until
 from sessionstore.records import SearchSort, SessionFilter
-from sessionstore.store.whole import size_of
+from sessionstore.store import size_of
 from sessionstore.wording import utc_offset_s
 
 

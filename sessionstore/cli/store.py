@@ -12,7 +12,7 @@ from sessionstore.cli.output import Failure
 from sessionstore.errors import AmbiguousSessionError, SessionNotFoundError
 from sessionstore.export.text import safe
 from sessionstore.location import Location, locate
-from sessionstore.store import SessionDB
+from sessionstore.store import SessionDB, open_at
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,10 +78,8 @@ def opened(*, to_write: bool = False) -> Iterator[SessionDB]:
     What the store finds wrong with the input ends the command with one line.
     """
     location = existing_location()
-    # A path is handed on as one: a question mark in it would end it in a URL.
-    url = None if location.path else location.url.render_as_string(hide_password=False)
     try:
-        with SessionDB(location.path, url=url, read_only=not to_write, migrate=False) as db:
+        with open_at(location, read_only=not to_write, migrate=False) as db:
             yield db
     except ValueError as error:
         raise Failure(str(error)) from error

@@ -25,8 +25,7 @@ from sessionstore.export.text import one_line, safe
 from sessionstore.location import locate
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.settings import StoreSettings
-from sessionstore.store import SessionDB
-from sessionstore.store.whole import size_of
+from sessionstore.store import SessionDB, size_of
 from sessionstore.wording import byte_size, plural
 
 if TYPE_CHECKING:

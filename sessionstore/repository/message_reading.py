@@ -167,7 +167,7 @@ def _cut(
 
 
 def find_by_platform_id(connection: Connection, platform_message_id: str) -> MessageRecord | None:
-    """Return the latest message with an outer id, or None.
+    """Return the latest message with the id that a chat platform gave it, or None.
 
     Looks through the index of those ids, which begins with the session: some ms for 100,000.
     """

@@ -116,7 +116,8 @@ def new_session(
 
     Raises:
         ValueError: Id or source is empty, the title too long, the time not finite, the
-            relation none of `RELATIONS`.
+            relation none of `RELATIONS`, the session its own parent, or a value such that it
+            cannot be stored.
         TypeError: A field is not what it must be.
     """
     if parent_session_id is not None and parent_session_id == session_id:

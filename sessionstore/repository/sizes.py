@@ -1,47 +1,13 @@
-"""What the file of a store consists of, and what all of its sessions used."""
+"""What the file of a store consists of, in bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from sessionstore.codec import as_text
-from sessionstore.models import Base
-from sessionstore.records import DayUsage, FileSizes, GroupUsage, SourceUsage, UsageSums
-from sessionstore.repository.sums import halves, whole
-from sessionstore.search import server_index
-
-_SUMMED = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-)
-_COSTS = ("actual_cost_usd", "estimated_cost_usd")
-_SUMS = ", ".join(
-    (
-        "count(*)",
-        *(halves(name) for name in _SUMMED),
-        *(f"sum({name}), count({name})" for name in _COSTS),
-    )
-)
-_TOKENS = f"{halves('input_tokens')}, {halves('output_tokens')}"
-_USED = (
-    f"count(*), {halves('message_count')}, {_TOKENS}, "
-    "sum(coalesce(actual_cost_usd, estimated_cost_usd)), "
-    "count(coalesce(actual_cost_usd, estimated_cost_usd))"
-)
-
-# The days that have a name: of the years 1 to 9999, in epoch seconds.
-_FIRST_DAY = -62_135_596_800
-_AFTER_LAST_DAY = 253_402_300_800
-
-# The version in which who does not own a table may be let vacuum it.
-_GRANTS_MAINTAIN = (17,)
+from sessionstore.records import FileSizes
 
 # Which table's pages, and its indexes', belong to which part; all else is `other`.
 _PARTS = {
@@ -51,126 +17,6 @@ _PARTS = {
     "system_prompts": "prompts",
 }
 _INDEXES = {"messages_fts_trigram": "trigram_index", "messages_fts": "word_index"}
-
-
-def usage_sums(connection: Connection) -> UsageSums:
-    """Add up what all sessions used, and count the live messages."""
-    count, *figures = connection.execute(text(f"SELECT {_SUMS} FROM sessions")).one()
-    tokens = {name: whole(*figures[2 * at : 2 * at + 2]) for at, name in enumerate(_SUMMED)}
-    costs = figures[2 * len(_SUMMED) :]
-    by_source = connection.execute(
-        text(
-            f"SELECT source, count(*), {_TOKENS} FROM sessions "
-            "GROUP BY source ORDER BY count(*) DESC, source"
-        )
-    )
-    live = connection.execute(text("SELECT count(*) FROM messages WHERE active = 1"))
-    return cast(
-        "UsageSums",
-        {
-            "sessions": count,
-            "messages": live.scalar_one(),
-            "total_tokens": tokens["input_tokens"] + tokens["output_tokens"],
-            **tokens,
-            "costs": {
-                name: {"sum": costs[2 * at], "known_sessions": costs[2 * at + 1]}
-                for at, name in enumerate(_COSTS)
-            },
-            "sources": [
-                SourceUsage(
-                    source=source or "unknown", sessions=sessions, total_tokens=_tokens(used)
-                )
-                for source, sessions, *used in by_source
-            ],
-        },
-    )
-
-
-def usage_by_day(connection: Connection, offset_s: int) -> list[DayUsage]:
-    """Add up tokens and cost by the day a session started, oldest first, before them unknown ones.
-
-    Args:
-        connection: An open one.
-        offset_s: How far local time is ahead of UTC, in seconds.
-    """
-    if connection.dialect.name == "postgresql":
-        day = "to_char(to_timestamp(trunc({})) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
-    else:
-        # As a whole number, or half a millisecond before midnight is rounded to the next day.
-        day = "date(CAST({} AS INTEGER), 'unixepoch')"
-    local = "(started_at + :offset)"
-    # Beyond what either calendar holds a server ends the statement, and the two count otherwise.
-    day = f"CASE WHEN {local} >= :first AND {local} < :end THEN {day.format(local)} END"
-    found = connection.execute(
-        text(f"SELECT {day}, {_USED} FROM sessions GROUP BY 1 ORDER BY 1 NULLS FIRST"),
-        {"offset": offset_s, "first": _FIRST_DAY, "end": _AFTER_LAST_DAY},
-    )
-    return [
-        DayUsage(
-            day=named or "unknown",
-            sessions=sessions,
-            messages=whole(*figures[:2]),
-            total_tokens=_tokens(figures[2:6]),
-            cost_usd=cost,
-            known_sessions=known,
-        )
-        for named, sessions, *figures, cost, known in found
-    ]
-
-
-def _tokens(halves_of_both: Sequence[Any]) -> int:
-    return whole(*halves_of_both[:2]) + whole(*halves_of_both[2:])
-
-
-def tables(connection: Connection) -> list[str]:
-    """Name the tables of a store on a server, each with its schema, as a statement needs it."""
-    return [name for name, _ in _tables(connection)]
-
-
-def not_ours(connection: Connection) -> list[str]:
-    """Name those of them that this role may not vacuum, which a server would pass over.
-
-    That takes their owner, or the owner of the database, or from PostgreSQL 17 on a grant of
-    MAINTAIN (https://www.postgresql.org/docs/current/sql-vacuum.html).
-    """
-    return [name for name, may in _tables(connection) if not may]
-
-
-def _tables(connection: Connection) -> list[tuple[str, bool]]:
-    may = "pg_has_role(c.relowner, 'USAGE') OR pg_has_role(d.datdba, 'USAGE')"
-    if (connection.dialect.server_version_info or (0,)) >= _GRANTS_MAINTAIN:
-        may += " OR has_table_privilege(c.oid, 'MAINTAIN')"
-    found = connection.execute(
-        text(
-            f"SELECT format('%I.%I', n.nspname, c.relname), {may} "
-            "FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n "
-            "ON n.oid = c.relnamespace JOIN pg_catalog.pg_database AS d "
-            "ON d.datname = current_database() WHERE n.nspname = current_schema() "
-            "AND c.relkind = 'r' AND c.relname = ANY(:names) ORDER BY c.relname"
-        ),
-        {"names": [*Base.metadata.tables, *server_index.TABLES]},
-    )
-    return [(name, allowed) for name, allowed in found]
-
-
-def usage_by(connection: Connection, field: Literal["source", "model"]) -> list[GroupUsage]:
-    """Add up what sessions used by their source or model, most tokens first.
-
-    From the counters of the sessions, so that a large store answers as quickly as a small one.
-    """
-    found = connection.execute(text(f"SELECT {field}, {_USED} FROM sessions GROUP BY 1"))
-    used = [
-        GroupUsage(
-            name=as_text(named or "unknown"),
-            sessions=sessions,
-            messages=whole(*figures[:2]),
-            total_tokens=_tokens(figures[2:6]),
-            cost_usd=cost,
-            known_sessions=known,
-        )
-        for named, sessions, *figures, cost, known in found
-    ]
-    return sorted(used, key=lambda each: (-each["total_tokens"], -each["sessions"], each["name"]))
 
 
 def file_sizes(connection: Connection) -> FileSizes | None:

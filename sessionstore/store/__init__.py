@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from sessionstore.location import Location
+from sessionstore.settings import StoreSettings
 from sessionstore.store.coordination import CoordinationCalls
-from sessionstore.store.keeping import KeepingCalls
+from sessionstore.store.lists import ListCalls
 from sessionstore.store.messages import MessageCalls
+from sessionstore.store.search import SearchCalls
 from sessionstore.store.sessions import SessionCalls
-from sessionstore.store.whole import WholeCalls
+from sessionstore.store.transfer import TransferCalls
+from sessionstore.store.upkeep import UpkeepCalls, size_of
+from sessionstore.store.usage import UsageCalls
 
-__all__ = ["SessionDB"]
+__all__ = ["SessionDB", "open_at", "size_of"]
 
 
-class SessionDB(SessionCalls, MessageCalls, KeepingCalls, WholeCalls, CoordinationCalls):
+class SessionDB(
+    SessionCalls,
+    MessageCalls,
+    SearchCalls,
+    ListCalls,
+    UsageCalls,
+    TransferCalls,
+    UpkeepCalls,
+    CoordinationCalls,
+):
     """Where agents keep their conversations.
 
     ```python
@@ -42,3 +56,25 @@ class SessionDB(SessionCalls, MessageCalls, KeepingCalls, WholeCalls, Coordinati
         MigrationError: A revision failed; the database is as it was before that revision.
         StoreUnavailableError: It cannot be opened.
     """
+
+
+def open_at(
+    location: Location,
+    *,
+    read_only: bool = False,
+    migrate: bool = True,
+    settings: StoreSettings | None = None,
+) -> SessionDB:
+    """Open the store at a place that was worked out before.
+
+    Args:
+        location: The place. A file goes on as a path: a question mark in it would end it in
+            a URL.
+        read_only: See `SessionDB`, as for the rest and for the errors.
+        migrate: See `SessionDB`.
+        settings: See `SessionDB`.
+    """
+    url = None if location.path else location.url.render_as_string(hide_password=False)
+    return SessionDB(
+        location.path, url=url, read_only=read_only, migrate=migrate, settings=settings
+    )

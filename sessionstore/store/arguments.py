@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from sessionstore import checks
+
+C = TypeVar("C", bound=type)
 
 Check = Callable[[str, Any], Any]
 
@@ -61,3 +63,15 @@ def checked(call: Callable[..., Any]) -> Callable[..., Any]:
         return call(*given, *args[len(given) :], **kwargs)
 
     return checking
+
+
+def checked_calls(calls: C) -> C:
+    """Hold the public methods that a class itself defines to their signatures; see `checked`.
+
+    Said by each class of calls for itself, and so not of what a program adds in a class that it
+    derives from `SessionDB`.
+    """
+    for name, call in list(vars(calls).items()):
+        if inspect.isfunction(call) and not name.startswith("_"):
+            setattr(calls, name, checked(call))
+    return calls

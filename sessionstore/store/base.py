@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import sqlite3
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar, TypeVarTuple
+from typing import Any, Literal, Self, TypeVar, TypeVarTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -18,9 +17,9 @@ from sessionstore.errors import SessionStoreError, StoreClosedError, StoreUnavai
 from sessionstore.forking import forked
 from sessionstore.location import Location, locate
 from sessionstore.reporting import reporting_errors
+from sessionstore.repository import maintenance
 from sessionstore.retry import OtherThreadsError, retrying
 from sessionstore.settings import StoreSettings
-from sessionstore.store.arguments import checked
 from sessionstore.turns import Turn
 
 T = TypeVar("T")
@@ -38,12 +37,6 @@ _INDEX_STEP = {"messages": 100, "characters": 100_000}
 
 class StoreBase:
     """An open store and the two ways to use it: a unit that reads, a unit that writes."""
-
-    def __init_subclass__(cls) -> None:
-        """Hold the public calls of the store to their signatures."""
-        for name, call in list(vars(cls).items()):
-            if inspect.isfunction(call) and not name.startswith("_"):
-                setattr(cls, name, checked(call))
 
     def __init__(
         self,
@@ -207,6 +200,14 @@ class StoreBase:
             logger.debug("%s: indexing put off: %s", self._location, error)
         return True
 
+    def _complete_index(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Take steps until the search index is whole; see `complete_search_index`."""
+        self._completing = True
+        try:
+            return search.index.fill(self._read, self._write, progress)
+        finally:
+            self._completing = False
+
     def _outside_transaction(self, unit: Callable[[Any], T]) -> T:
         """Run a unit that no transaction may hold, such as VACUUM, when no thread writes."""
         self._require_open()
@@ -244,20 +245,18 @@ class StoreBase:
                 if self._closed:
                     self._database.close()
 
-    def _checkpoint(self, mode: str) -> None:
+    def _checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
         """Move the write-ahead log into the file, as far as others let it; never raises."""
         try:
             self._alone(self._checkpoint_in_turn, mode)
         except OtherThreadsError as error:
             logger.debug("%s: checkpoint put off: %s", self._location, error)
 
-    def _checkpoint_in_turn(self, mode: str) -> None:
+    def _checkpoint_in_turn(self, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
         if self._location.path is None:
             return
         try:
-            self._database.outside_transaction(
-                lambda raw: raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-            )
+            self._database.outside_transaction(lambda raw: maintenance.checkpoint(raw, mode))
         except (sqlite3.Error, SQLAlchemyError) as error:
             # The log is whole without it; the next checkpoint does the work.
             logger.debug("%s: checkpoint put off: %s", self._location, error)

@@ -12,13 +12,15 @@ from sessionstore.codec import encode_json
 from sessionstore.errors import shown
 from sessionstore.records import Delivery, Handoff, SessionRecord
 from sessionstore.repository import coordination
+from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
+@checked_calls
 class CoordinationCalls(StoreBase):
-    """What programs that share a store tell each other. One call is one transaction."""
+    """What programs that share a store tell each other: locks, routes, deliveries, hand-over."""
 
     # Locks.
 
@@ -135,10 +137,10 @@ class CoordinationCalls(StoreBase):
                 it is not, or no longer, this owner's, as when the lease was over and another
                 took it. None: whoever has it.
         """
-        now, named = self._now(), checks.optional_text("owner", owner)
+        now = self._now()
         return self._write(
             lambda db: coordination.settle_delivery(
-                db, delivery_id, owner=named, now=now, state=coordination.DELIVERED
+                db, delivery_id, owner=owner, now=now, state=coordination.DELIVERED
             )
         )
 
@@ -158,18 +160,15 @@ class CoordinationCalls(StoreBase):
             retry_at: Epoch seconds from which it may be claimed again; None gives it up.
             owner: Who says so; see `complete_delivery`.
         """
-        now, named = self._now(), checks.optional_text("owner", owner)
+        now = self._now()
         changes: dict[str, Any] = {"last_error": _told(error)}
         if retry_at is None:
             changes["state"] = coordination.FAILED
         else:
-            changes |= {
-                "state": coordination.PENDING,
-                "available_at": checks.moment("retry_at", retry_at),
-            }
+            changes |= {"state": coordination.PENDING, "available_at": retry_at}
         return self._write(
             lambda db: coordination.settle_delivery(
-                db, delivery_id, owner=named, now=now, **changes
+                db, delivery_id, owner=owner, now=now, **changes
             )
         )
 
@@ -232,13 +231,12 @@ class CoordinationCalls(StoreBase):
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        to = checks.optional_text("platform", platform)
         return self._write(
             lambda db: coordination.change_handoff(
                 db,
                 session_id,
                 allowed=(coordination.PENDING, coordination.RUNNING),
-                platform=to,
+                platform=platform,
                 handoff_state=coordination.COMPLETED,
                 handoff_error=None,
             )
@@ -255,13 +253,13 @@ class CoordinationCalls(StoreBase):
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        said, to = _told(error), checks.optional_text("platform", platform)
+        said = _told(error)
         return self._write(
             lambda db: coordination.change_handoff(
                 db,
                 session_id,
                 allowed=(coordination.PENDING, coordination.RUNNING),
-                platform=to,
+                platform=platform,
                 handoff_state=coordination.FAILED,
                 handoff_error=said,
             )
@@ -281,10 +279,9 @@ class CoordinationCalls(StoreBase):
 
     def _lease(self, **given: Any) -> tuple[str, float, float]:
         """Check who takes something and for how long, under the names that the caller gave."""
-        (who, name), (how_long, seconds) = given.items()
-        lease_s = checks.moment(how_long, seconds)
+        (who, name), (how_long, lease_s) = given.items()
         if lease_s <= 0:
-            msg = f"{how_long} must be more than 0, not {seconds}"
+            msg = f"{how_long} must be more than 0, not {lease_s}"
             raise ValueError(msg)
         return checks.required_text(who, name), self._now(), lease_s
 
@@ -295,8 +292,7 @@ def _key(session_key: str) -> str:
 
 def _told(error: str | None) -> str | None:
     """Return what went wrong, with U+FFFD where not every back end can hold it: it is told."""
-    said = checks.optional_text("error", error)
-    return None if said is None else _UNSTORABLE.sub("\ufffd", said)
+    return None if error is None else _UNSTORABLE.sub("\ufffd", error)
 
 
 def _json(value: Any) -> str:

@@ -1,23 +1,16 @@
-"""The calls about messages: storing, reading, searching."""
+"""The calls about the messages of a session."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection
 
-from sessionstore import checks, search
+from sessionstore import checks
 from sessionstore.codec import encode_json
 from sessionstore.errors import ConflictError
-from sessionstore.records import (
-    Content,
-    ConversationMessage,
-    MessageRecord,
-    NewMessage,
-    SearchHit,
-    SearchSort,
-)
+from sessionstore.records import Content, ConversationMessage, MessageRecord, NewMessage
 from sessionstore.repository import (
     coordination,
     message_reading,
@@ -25,11 +18,13 @@ from sessionstore.repository import (
     meta,
     sessions,
 )
+from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 
+@checked_calls
 class MessageCalls(StoreBase):
-    """What can be done with the messages of a session. One call is one transaction."""
+    """The messages of a session: storing, changing, reading and counting them."""
 
     def append_message(
         self,
@@ -121,10 +116,11 @@ class MessageCalls(StoreBase):
         values: Mapping[str, tuple[str | None, str]] | None = None,
         live: Collection[int] | None = None,
     ) -> list[int]:
-        """Store messages and what belongs to them, if nobody changed that; return the ids.
+        """Append messages and set the config, unless that changed meanwhile; return the ids.
 
-        For callers that keep a state of their own with a session, such as the adapters of
-        frameworks: read, decide, and store all of it in one transaction or nothing.
+        All of it in one transaction, or nothing: for callers that keep a state of their own
+        with a session, in its config and in named values, such as the adapters of frameworks.
+        Messages that others appended meanwhile are no change.
 
         Args:
             session_id: The session.
@@ -160,9 +156,9 @@ class MessageCalls(StoreBase):
         """Store what a caller's whole list has beyond the stored one; return the new ids.
 
         For callers that hold the whole conversation, be it as `get_messages` gave it: called
-        again, it stores nothing. Two
-        messages are the same if role, content, tool calls and tool call id are, and so is
-        whatever else the caller's copy names, save time and token count.
+        again, it stores nothing. Two messages are the same if role, content, tool calls and
+        tool call id are, and so is whatever else the caller's copy names, save time and token
+        count.
 
         Raises:
             SessionNotFoundError: There is no such session.
@@ -227,9 +223,9 @@ class MessageCalls(StoreBase):
         through_id: int | None = None,
         lock_holder: str | None = None,
     ) -> int:
-        """Let a summary stand for the live messages; return how many it stands for.
+        """Replace the live messages by a summary; return how many it replaces.
 
-        They become compacted: out of the conversation, still found by search. Messages that
+        They stay stored, as compacted: out of the conversation, found by search. Messages that
         arrived after `through_id` stay live, after the new ones, for which they get new ids.
         The counters follow the live messages.
 
@@ -245,7 +241,6 @@ class MessageCalls(StoreBase):
             ValueError, TypeError: As `append_message`; nothing is done.
         """
         _, rows, _ = self._encoded(session_id, new_messages)
-        last = None if through_id is None else checks.row_id("through_id", through_id)
         now = self._now()
 
         def compact(db: Connection) -> int:
@@ -257,7 +252,7 @@ class MessageCalls(StoreBase):
                         f"{session_id}, {holder or 'nobody'} does; nothing was compacted"
                     )
                     raise ConflictError(msg)
-            return message_writing.archive_and_compact(db, session_id, rows, through_id=last)
+            return message_writing.archive_and_compact(db, session_id, rows, through_id=through_id)
 
         return self._write(compact)
 
@@ -271,8 +266,7 @@ class MessageCalls(StoreBase):
             MessageNotFoundError: The session has no such live message.
             ValueError: It is no user message.
         """
-        first = checks.row_id("message_id", message_id)
-        return self._write(lambda db: message_writing.rewind(db, session_id, first))
+        return self._write(lambda db: message_writing.rewind(db, session_id, message_id))
 
     def restore_rewound(self, session_id: str, since_id: int) -> int:
         """Take an undo back: make the undone messages from an id on live; return how many.
@@ -282,8 +276,7 @@ class MessageCalls(StoreBase):
         Raises:
             SessionNotFoundError: There is no such session.
         """
-        first = checks.row_id("since_id", since_id)
-        return self._write(lambda db: message_writing.restore(db, session_id, first))
+        return self._write(lambda db: message_writing.restore(db, session_id, since_id))
 
     def get_messages(
         self,
@@ -313,14 +306,12 @@ class MessageCalls(StoreBase):
         if wanted is not None and tail is not None:
             msg = "limit counts from the first message and last from the last; give one of them"
             raise ValueError(msg)
-        after = None if after_id is None else checks.row_id("after_id", after_id)
-        before = None if before_id is None else checks.row_id("before_id", before_id)
         return self._read(
             lambda db: message_reading.listing(
                 db,
                 session_id,
-                after_id=after,
-                before_id=before,
+                after_id=after_id,
+                before_id=before_id,
                 limit=wanted,
                 last=tail,
                 include_inactive=include_inactive,
@@ -330,7 +321,7 @@ class MessageCalls(StoreBase):
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False
     ) -> list[ConversationMessage]:
-        """List a session as a model is given it: no ids, no times, no empty keys.
+        """List a session's messages in the form sent to a model: no ids, times or empty keys.
 
         Args:
             session_id: The session.
@@ -351,11 +342,14 @@ class MessageCalls(StoreBase):
         Raises:
             MessageNotFoundError: The session has no such message, or it was undone.
         """
-        middle, wanted = checks.row_id("message_id", message_id), checks.rows("window", window)
-        return self._read(lambda db: message_reading.around(db, session_id, middle, wanted))
+        wanted = checks.rows("window", window)
+        return self._read(lambda db: message_reading.around(db, session_id, message_id, wanted))
 
     def get_message_by_platform_id(self, platform_message_id: str) -> MessageRecord | None:
-        """Return the message with an outer id, in any state, or None; of several the latest."""
+        """Return the message with the id that a chat platform gave it, or None.
+
+        In any state; of several the latest.
+        """
         return self._read(lambda db: message_reading.find_by_platform_id(db, platform_message_id))
 
     def message_count(
@@ -365,79 +359,6 @@ class MessageCalls(StoreBase):
         return self._read(
             lambda db: message_reading.count(db, session_id, include_inactive=include_inactive)
         )
-
-    def search_messages(
-        self,
-        query: str,
-        source_filter: Sequence[str] | None = None,
-        exclude_sources: Sequence[str] | None = None,
-        role_filter: Sequence[str] | None = None,
-        limit: int = 20,
-        offset: int = 0,
-        *,
-        session_id: str | None = None,
-        user_id: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        sort: SearchSort = "rank",
-        per_session: int | None = None,
-        include_inactive: bool = False,
-    ) -> list[SearchHit]:
-        """List the messages that a query matches.
-
-        A term is found wherever it stands, punctuation and all, in any script; case, width
-        and accents do not count. `"a phrase"`, `begin*`, `AND`, `OR`, `NOT` do what they
-        say. No query raises for what it says, except by its length.
-
-        Args:
-            query: At most 2,048 characters; a blank one finds nothing.
-            source_filter: Only these sources; an empty list matches nothing.
-            exclude_sources: None of these sources.
-            role_filter: Only these roles.
-            limit: At most so many hits.
-            offset: Leave out so many of the first.
-            session_id: Only this session.
-            user_id: Only this user's sessions.
-            since: Only messages of this time or later, epoch seconds.
-            until: Only messages of this time or earlier.
-            sort: `rank`: those in which every term stands as a word first, the best match
-                leading, then the others, newest first; `newest` or `oldest`: by id.
-            per_session: At most so many of one session.
-            include_inactive: Also the messages that were undone.
-
-        Raises:
-            QueryError: The query is too long.
-            ValueError, TypeError: A filter is not what it must be.
-        """
-        return self._read(
-            lambda db: search.search_messages(
-                db,
-                query,
-                source_filter=source_filter,
-                exclude_sources=exclude_sources,
-                role_filter=role_filter,
-                session_id=session_id,
-                user_id=user_id,
-                since=since,
-                until=until,
-                limit=limit,
-                offset=offset,
-                sort=sort,
-                per_session=per_session,
-                include_inactive=include_inactive,
-            )
-        )
-
-    def search_index_trouble(self) -> str | None:
-        """Say in one sentence why search cannot use its index and scans instead; None: it can.
-
-        An index that is still being filled is no trouble: see `search_index_left`.
-        """
-        return self._read(search.index.trouble)
-
-    def search_index_left(self) -> int:
-        """Count the messages that are not indexed yet, and are found by reading them."""
-        return self._read(search.index.left)
 
     def _encoded(
         self, session_id: str, given: Iterable[NewMessage | Mapping[str, Any]]

@@ -1,26 +1,24 @@
-"""The calls about sessions: life, titles, tokens, chains."""
+"""The calls about one session."""
 
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any, Unpack
 
 from sqlalchemy import Connection
 
 from sessionstore import checks
-from sessionstore.records import (
-    FilterFields,
-    ModelUsage,
-    SessionFilter,
-    SessionRecord,
-    TokenTotals,
-)
-from sessionstore.repository import chains, listing, sessions, titles, usage
+from sessionstore.records import ContinuationFields, SessionFields, SessionRecord
+from sessionstore.repository import sessions, titles
+from sessionstore.store import side_files
+from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase
 
 
+@checked_calls
 class SessionCalls(StoreBase):
-    """What can be done with a session as such. One call is one transaction."""
+    """One session: making, finding, ending and deleting it, its title, archiving, pinning."""
 
     def create_session(
         self,
@@ -55,7 +53,10 @@ class SessionCalls(StoreBase):
             started_at: Epoch seconds; None is now.
 
         Raises:
-            ValueError: Id or source is empty or None, the title too long, the time not finite.
+            ValueError: Id or source is empty or None, the title too long, the time not finite,
+                the relation none of the three, the session its own parent, a text with NUL or
+                half a surrogate pair in it, or the config such that JSON cannot hold it.
+            TypeError: A value of the wrong type.
             SessionNotFoundError: The parent does not exist.
             TitleTakenError: Another session holds the title.
             ConflictError: The parent descends from this session, which has none itself.
@@ -75,7 +76,13 @@ class SessionCalls(StoreBase):
         return self._write(lambda db: sessions.create(db, new))
 
     def continue_session(
-        self, /, parent_id: str, new_id: str, *, source: str | None = None, **fields: Any
+        self,
+        /,
+        parent_id: str,
+        new_id: str,
+        *,
+        source: str | None = None,
+        **fields: Unpack[ContinuationFields],
     ) -> str:
         """Split a session: end it by `compression` and make the session that goes on.
 
@@ -88,26 +95,38 @@ class SessionCalls(StoreBase):
             parent_id: The session that goes on.
             new_id: The id of its continuation, if this call makes it.
             source: See `create_session`; None is the parent's.
-            **fields: See `create_session`.
+            **fields: See `create_session`; parent and relation are what this call is about.
 
         Raises:
             SessionNotFoundError: There is no such parent.
             ConflictError: The new id is another session's.
             TitleTakenError: Another session holds the given title.
+            ValueError, TypeError: As `create_session`; or parent or relation are given.
         """
+        if own := sorted(fields.keys() & {"parent_session_id", "relation"}):
+            msg = f"continue_session sets {' and '.join(own)} itself; leave that out"
+            raise TypeError(msg)
         now = self._now()
-        fields.setdefault("started_at", now)
+        given: dict[str, Any] = {**fields}
+        if given.get("started_at") is None:
+            given["started_at"] = now
         new = sessions.new_session(
             new_id,
             source or sessions.UNKNOWN_SOURCE,
-            **fields | {"parent_session_id": parent_id, "relation": "continuation"},
+            parent_session_id=parent_id,
+            relation="continuation",
+            **given,
         )
         return self._write(lambda db: sessions.continue_from(db, parent_id, new, now=now))
 
     def ensure_session(
-        self, /, session_id: str, source: str = sessions.UNKNOWN_SOURCE, **fields: Any
+        self,
+        /,
+        session_id: str,
+        source: str = sessions.UNKNOWN_SOURCE,
+        **fields: Unpack[SessionFields],
     ) -> str:
-        """Do what `create_session` does, for a writer whose own create failed.
+        """Do the same as `create_session`, for a writer whose own create failed.
 
         Args:
             session_id: See `create_session`.
@@ -119,6 +138,18 @@ class SessionCalls(StoreBase):
     def get_session(self, session_id: str) -> SessionRecord | None:
         """Return every column of a session, or None if there is no such session."""
         return self._read(lambda db: sessions.find(db, session_id))
+
+    def resolve_session_id(self, text: str) -> str | None:
+        """Return the id that is exactly this, else the only one that begins so, else None.
+
+        Two or more that begin so: None, and `find_session_ids` lists them. Case counts, and
+        `%` and `_` are ordinary characters.
+        """
+        return self._read(lambda db: sessions.resolve_id(db, text)) if text else None
+
+    def find_session_ids(self, prefix: str) -> list[str]:
+        """List the ids that begin with a text, ascending."""
+        return self._read(lambda db: sessions.find_ids(db, prefix))
 
     def end_session(self, session_id: str, end_reason: str) -> bool:
         """End a session; the first end wins. Return whether this call ended it."""
@@ -139,46 +170,6 @@ class SessionCalls(StoreBase):
         prompt = checks.plain_text("system_prompt", system_prompt)
         self._write(lambda db: sessions.update_system_prompt(db, session_id, prompt))
 
-    def resolve_session_id(self, text: str) -> str | None:
-        """Return the id that is exactly this, else the only one that begins so, else None.
-
-        Two or more that begin so: None, and `find_session_ids` lists them. Case counts, and
-        `%` and `_` are ordinary characters.
-        """
-        return self._read(lambda db: sessions.resolve_id(db, text)) if text else None
-
-    def find_session_ids(self, prefix: str) -> list[str]:
-        """List the ids that begin with a text, ascending."""
-        return self._read(lambda db: sessions.find_ids(db, prefix))
-
-    def search_sessions(
-        self,
-        source: str | None = None,
-        limit: int | None = 20,
-        offset: int = 0,
-        *,
-        user_id: str | None = None,
-    ) -> list[SessionRecord]:
-        """List every session, children too, the one with the latest message first.
-
-        Args:
-            source: Only this source.
-            limit: At most so many; None is all.
-            offset: Leave out so many of the first.
-            user_id: Only this user's.
-        """
-        limit, offset = checks.one_page(limit, offset)
-        return self._read(
-            lambda db: listing.by_activity(db, source, user_id, limit=limit, offset=offset)
-        )
-
-    def session_count(
-        self, source: str | None = None, **filter_fields: Unpack[FilterFields]
-    ) -> int:
-        """Count the sessions, all or those that pass a filter (see `SessionFilter`)."""
-        wanted, now = SessionFilter(source=source, **filter_fields), self._now()
-        return self._read(lambda db: listing.count(db, wanted, now=now))
-
     def set_session_archived(self, session_id: str, archived: bool) -> bool:
         """Put the whole chain of a session away, or back. Return whether it exists.
 
@@ -194,9 +185,24 @@ class SessionCalls(StoreBase):
         """
         return self._write(lambda db: sessions.set_flag(db, session_id, "pinned", pinned))
 
-    def session_sources(self) -> dict[str, int]:
-        """Count the sessions of every source that occurs, most frequent first."""
-        return self._read(sessions.sources)
+    def delete_session(
+        self, session_id: str, sessions_dir: str | os.PathLike[str] | None = None
+    ) -> bool:
+        """Delete a session and its messages; its children lose their parent.
+
+        One transaction. Return whether there was such a session.
+
+        Args:
+            session_id: The session.
+            sessions_dir: Where a program keeps `<id>.json`, `<id>.jsonl` and
+                `request_dump_<id>_*.json`; they go too, after the transaction.
+        """
+        folder = side_files.folder(sessions_dir)
+        gone = self._write(lambda db: sessions.delete_with_messages(db, session_id))
+        if gone is None:
+            return False
+        side_files.remove_all(folder, [session_id], self._read)
+        return True
 
     # Titles.
 
@@ -271,110 +277,3 @@ class SessionCalls(StoreBase):
             msg = "title must not be empty"
             raise ValueError(msg)
         return self._read(lambda db: titles.next_in_lineage(db, cleaned))
-
-    # Tokens and cost.
-
-    def update_token_counts(
-        self,
-        session_id: str,
-        input_tokens: int | None = None,
-        output_tokens: int | None = None,
-        cache_read_tokens: int | None = None,
-        cache_write_tokens: int | None = None,
-        reasoning_tokens: int | None = None,
-        api_call_count: int | None = None,
-        estimated_cost_usd: float | None = None,
-        actual_cost_usd: float | None = None,
-        cost_status: str | None = None,
-        cost_source: str | None = None,
-        pricing_version: str | None = None,
-        billing_provider: str | None = None,
-        billing_base_url: str | None = None,
-        billing_mode: str | None = None,
-        model: str | None = None,
-        task: str | None = None,
-        *,
-        absolute: bool = False,
-    ) -> None:
-        """Add tokens and cost to a session, or with `absolute` set them.
-
-        What is added counts for the model, provider and task as well (`usage_by_model`).
-
-        None says nothing: it erases no value and poisons no sum. An unknown cost stays None
-        until one is given. Model and billing fill only what is NULL; cost_status,
-        cost_source and pricing_version take the latest. A missing session is made, with the
-        source `unknown`. Not idempotent unless absolute.
-
-        Raises:
-            ValueError: A figure is negative, not finite or beyond 64 bits; the id is empty.
-            TypeError: A figure is no number.
-        """
-        values = usage.usage_values(
-            {
-                "input_tokens": input_tokens,
-                "output_tokens": output_tokens,
-                "cache_read_tokens": cache_read_tokens,
-                "cache_write_tokens": cache_write_tokens,
-                "reasoning_tokens": reasoning_tokens,
-                "api_call_count": api_call_count,
-                "estimated_cost_usd": estimated_cost_usd,
-                "actual_cost_usd": actual_cost_usd,
-                "cost_status": cost_status,
-                "cost_source": cost_source,
-                "pricing_version": pricing_version,
-                "billing_provider": billing_provider,
-                "billing_base_url": billing_base_url,
-                "billing_mode": billing_mode,
-                "model": model,
-            }
-        )
-        now = self._now()
-        for_task = checks.plain_text("task", task) or ""
-        absent = sessions.new_session(session_id, sessions.UNKNOWN_SOURCE, started_at=now)
-
-        def record(db: Any) -> None:
-            # Held, or another program could delete it before its figures are read.
-            if not sessions.held(db, session_id):
-                sessions.create(db, absent)
-            usage.record(db, session_id, values, task=for_task, absolute=absolute, now=now)
-
-        self._write(record)
-
-    def usage_by_model(
-        self, session_id: str | None = None, source: str | None = None
-    ) -> list[ModelUsage]:
-        """Add up what was used of each model, provider and task, most tokens first.
-
-        Args:
-            session_id: Only by this session.
-            source: Only by sessions of this source.
-        """
-        return self._read(lambda db: usage.by_model(db, session_id, source))
-
-    def top_sessions_by_tokens(self, limit: int = 10) -> list[TokenTotals]:
-        """List the sessions that used most tokens (input and output), most first."""
-        wanted = checks.count("limit", limit)
-        return self._read(lambda db: usage.top_sessions(db, wanted))
-
-    # Chains.
-
-    def get_lineage(self, session_id: str) -> list[str]:
-        """List the ids from the root down to a session, itself last; a cycle ends."""
-        return self._read(lambda db: chains.lineage(db, session_id))
-
-    def get_descendants(self, session_id: str) -> list[str]:
-        """List the ids below a session, level by level; a cycle ends."""
-        return self._read(lambda db: chains.descendants(db, session_id))
-
-    def get_compression_tip(self, session_id: str) -> str:
-        """Return the end of the chain that continues a session, itself if nothing does."""
-        return self._read(lambda db: chains.compression_tip(db, session_id))
-
-    def resolve_resume_session_id(self, session_id: str | None) -> str | None:
-        """Return where to go on: the session if it has messages, else the nearest below it.
-
-        None, an empty text and an unknown id come back as given.
-        """
-        if not session_id:
-            return session_id
-        return self._read(lambda db: chains.resume_point(db, session_id))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from sqlalchemy import Connection
+
+from sessionstore.repository import sessions
 
 logger = logging.getLogger("sessionstore")
 
@@ -18,6 +23,19 @@ def folder(sessions_dir: str | os.PathLike[str] | None) -> Path | None:
         TypeError: It is no path.
     """
     return None if sessions_dir is None else Path(sessions_dir).expanduser()
+
+
+# Runs a unit in one transaction that reads.
+Read = Callable[[Callable[[Connection], list[str]]], list[str]]
+
+
+def remove_all(folder: Path | None, gone: Sequence[str], read: Read) -> None:
+    """Remove the files of sessions that were deleted; without a folder there are none."""
+    if folder is None:
+        return
+    for session_id in gone:
+        longer = read(functools.partial(sessions.find_ids, prefix=f"{session_id}_"))
+        remove(folder, session_id, others=longer)
 
 
 def remove(folder: Path, session_id: str, *, others: Sequence[str]) -> list[Path]:

@@ -31,8 +31,7 @@ from sessionstore.export import FORMS, pieces
 from sessionstore.export.text import file_name, safe, written
 from sessionstore.options import asks_something, fields_of, moment_of, read_filter
 from sessionstore.records import ListPlace, SessionRecord, SessionSummary
-from sessionstore.store import SessionDB
-from sessionstore.store.whole import size_of
+from sessionstore.store import SessionDB, size_of
 from sessionstore.web import shown
 from sessionstore.wording import byte_size, plural, utc_offset_s
 

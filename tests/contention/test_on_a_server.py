@@ -98,6 +98,9 @@ def test_of_what_two_programs_do_at_once_each_is_whole(two, turn):
     assert one.message_count("s") == 2
     at_once(*(partial(db.update_token_counts, "s", 5, model="m") for db in two))
     assert one.get_session("s")["input_tokens"] == 10
+    at_once(*(partial(db.update_token_counts, f"late {turn}", 5, model="m") for db in two))
+    assert one.get_session(f"late {turn}")["input_tokens"] == 10
+    assert [line["input_tokens"] for line in one.usage_by_model()] == [20]
     children = at_once(
         lambda: one.continue_session("s", "child a"),
         lambda: another.continue_session("s", "child b"),

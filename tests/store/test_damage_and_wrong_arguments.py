@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import unicodedata
 
 import pytest
 
-from sessionstore import TitleTakenError
+from sessionstore import SessionDB, TitleTakenError
 
 
 @pytest.mark.sqlite_only
@@ -39,6 +40,81 @@ def test_a_damaged_figure_or_text_is_marked(store, sql, column, bad):
     (listed,) = store.list_sessions_rich()
     texts = column in ("title", "model")
     assert isinstance(listed[column], str) if texts else listed[column] == 0
+
+
+@pytest.fixture
+def used(store):
+    for name, source, model in (("s", "cli", "m1"), ("t", "cli", "m2"), ("u", "cron", "m3")):
+        store.create_session(name, source, model=model)
+        store.update_token_counts(name, 5, actual_cost_usd=1.0, billing_provider="p", task="title")
+    return store
+
+
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize("bad", ["x'ff'", "x'636cff'", "CAST(x'ff' AS TEXT)"])
+def test_what_sessions_of_a_damaged_source_used_is_added_up(used, sql, bad):
+    sql(f"UPDATE sessions SET source = {bad}, model = {bad} WHERE id = 's'")
+    sql("UPDATE sessions SET source = '' WHERE id = 'u'")
+    shown = used.get_session("s")["source"]
+    assert "\ufffd" in shown
+    assert used.usage_totals()["sources"] == [
+        {"source": name, "sessions": 1, "total_tokens": 5}
+        for name in sorted(["cli", shown, "unknown"])
+    ]
+    for field in ("source", "model"):
+        assert shown in {each["name"] for each in used.usage_by(field)}
+    # What cannot be told apart is one line.
+    sql("UPDATE sessions SET source = CASE id WHEN 's' THEN x'fe' ELSE x'ff' END")
+    assert used.usage_totals()["sources"] == [
+        {"source": "\ufffd", "sessions": 3, "total_tokens": 15}
+    ]
+
+
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize("bad", ["x'ff'", "CAST(x'ff' AS TEXT)"])
+@pytest.mark.parametrize("column", ["model", "billing_provider", "task"])
+def test_what_was_used_of_a_model_of_a_damaged_name_is_added_up(used, sql, column, bad):
+    sql(f"UPDATE session_model_usage SET {column} = {bad} WHERE session_id = 's'")
+    found = used.usage_by_model()
+    assert [each["total_tokens"] for each in found] == [5, 5, 5]
+    assert max(each[column] for each in found) == "\ufffd"
+    (line,) = used.export_session("s")["model_usage"]
+    assert line[column] == "\ufffd"
+
+
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize("bad", ["x'ff'", "'soon'"])
+def test_a_damaged_figure_of_what_was_used_is_marked(used, sql, bad):
+    sql(
+        f"UPDATE session_model_usage SET input_tokens = {bad}, actual_cost_usd = {bad}, "
+        f"first_seen = {bad} WHERE session_id = 's'"
+    )
+    (summed,) = used.usage_by_model("s")
+    (line,) = used.export_session("s")["model_usage"]
+    for each in (summed, line):
+        assert (each["input_tokens"], each["first_seen"]) == (0, 0.0)
+    assert line["actual_cost_usd"] is None
+
+
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize("bad", ["x'ff'", "'soon'"])
+@pytest.mark.parametrize("table", ["sessions", "session_model_usage"])
+def test_what_is_used_is_counted_on_from_nothing_where_a_figure_is_damaged(used, sql, table, bad):
+    key, name = ("id", "model") if table == "sessions" else ("session_id", "task")
+    sql(
+        f"UPDATE {table} SET input_tokens = {bad}, actual_cost_usd = {bad}, {name} = {bad} "
+        f"WHERE {key} = 's'"
+    )
+    used.update_token_counts("s", 7, actual_cost_usd=0.5, task="title")
+    used.update_token_counts("s", 20, absolute=True)
+    used.update_token_counts("s", 2, absolute=True)
+    session = used.get_session("s")
+    assert session["input_tokens"] == 2
+    assert session["actual_cost_usd"] == (0.5 if table == "sessions" else 1.5)
+    assert all(isinstance(each["input_tokens"], int) for each in used.usage_by_model("s"))
+    # What is damaged and not counted stays as it is.
+    ((kept,),) = sql(f"SELECT count(*) FROM {table} WHERE {name} = {bad}")
+    assert kept >= 1
 
 
 @pytest.mark.parametrize(
@@ -172,6 +248,40 @@ def test_no_list_of_texts_is_told_the_same_by_a_list_and_by_search(store, bad):
     assert said[0] == said[1]
 
 
+@pytest.mark.parametrize(
+    ("call", "arguments", "name", "kind"),
+    [
+        ("archive_and_compact", ("s", []), "through_id", "a whole number"),
+        ("rewind_to_message", ("s",), "message_id", "a whole number"),
+        ("restore_rewound", ("s",), "since_id", "a whole number"),
+        ("get_messages", ("s",), "after_id", "a whole number"),
+        ("get_messages", ("s",), "before_id", "a whole number"),
+        ("get_messages_around", ("s",), "message_id", "a whole number"),
+        ("maybe_auto_prune_and_vacuum", (), "min_interval_hours", "a number"),
+        ("try_acquire_compression_lock", ("s", "a"), "ttl_seconds", "a number"),
+        ("refresh_compression_lock", ("s", "a"), "ttl_seconds", "a number"),
+        ("claim_deliveries", ("a",), "lease_seconds", "a number"),
+        ("fail_delivery", ("d",), "retry_at", "a number"),
+        ("fail_delivery", ("d",), "error", "text"),
+        ("fail_delivery", ("d",), "owner", "text"),
+        ("complete_delivery", ("d",), "owner", "text"),
+        ("complete_handoff", ("s",), "platform", "text"),
+        ("fail_handoff", ("s",), "error", "text"),
+        ("fail_handoff", ("s", "why"), "platform", "text"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_by_name(store, call, arguments, name, kind):
+    store.create_session("s", "cli")
+    for value in (b"1", [1], 5 if kind == "text" else "1"):
+        with pytest.raises(TypeError, match=f"^{name} must be {kind}, not {type(value).__name__}$"):
+            getattr(store, call)(*arguments, **{name: value})
+    beyond = {"a whole number": 2**63, "a number": math.inf}
+    if kind in beyond:
+        with pytest.raises(ValueError, match=f"^{name} must "):
+            getattr(store, call)(*arguments, **{name: beyond[kind]})
+    assert store.get_meta("last_auto_prune") is None
+
+
 def test_numbers_that_no_row_can_have_are_refused(store):
     store.create_session("s", "cli")
     for call in (
@@ -191,3 +301,20 @@ def test_numbers_that_no_row_can_have_are_refused(store):
     ):
         with pytest.raises(TypeError):
             call()
+
+
+def test_the_calls_of_a_class_of_ones_own_are_left_alone(path):
+    class Notebook(SessionDB):
+        def note(self, text: str, page: int = 0) -> tuple[object, object]:
+            return text, page
+
+    with Notebook(path) as db:
+        assert db.note(None, "last") == (None, "last")
+        with pytest.raises(TypeError, match="session_id must be text"):
+            db.get_session(5)
+
+
+def test_every_call_of_the_store_looks_at_what_it_is_given():
+    for name, call in inspect.getmembers(SessionDB, inspect.isfunction):
+        if not name.startswith("_") and name not in {"close", "sanitize_title"}:
+            assert hasattr(call, "__wrapped__"), name

@@ -165,6 +165,28 @@ def test_a_split_that_cannot_be_is_refused_whole(long):
     assert long.get_session("other")["parent_session_id"] is None
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"relation": "branch"}, {"parent_session_id": "other"}, {"relation": None}],
+    ids=["relation", "parent", "no relation"],
+)
+def test_a_continuation_of_another_kind_or_parent_is_refused_by_name(long, given):
+    (name,) = given
+    with pytest.raises(TypeError, match=f"continue_session sets {name} itself"):
+        long.continue_session("A", "B", **given)
+    assert long.get_session("A")["ended_at"] is None
+    assert long.session_count() == 1
+    # A writer whose own create failed makes the session that it meant.
+    long.ensure_session("C", "cli", relation="branch", parent_session_id="A")
+    made = long.get_session("C")
+    assert (made["relation"], made["parent_session_id"]) == ("branch", "A")
+
+
+def test_a_start_that_is_left_open_is_now(long, clock):
+    long.continue_session("A", "B", started_at=None)
+    assert long.get_session("B")["started_at"] == clock.now
+
+
 def test_an_untitled_conversation_goes_on_untitled(store):
     store.create_session("A", "cli")
     store.continue_session("A", "B")

@@ -35,6 +35,9 @@ with SessionDB() as db:
 
     assert_type(db.create_session("s", "cli", model="m", model_config={"top_p": 1}), str)
     assert_type(db.get_session("s"), SessionRecord | None)
+    assert_type(db.ensure_session("s", relation="branch", parent_session_id="p"), str)
+    assert_type(db.continue_session("s", "t", title="Trip"), str)
+    db.continue_session("s", "t", relation="branch")  # type: ignore[call-arg] # it is what it is
     assert_type(db.end_session("s", "done"), bool)
     assert_type(db.resolve_session_id("s"), str | None)
     assert_type(db.find_session_ids("s"), list[str])
