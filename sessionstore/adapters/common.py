@@ -11,6 +11,9 @@ from sessionstore.aio import AsyncSessionDB
 from sessionstore.location import Location, locate
 from sessionstore.store import SessionDB, open_at
 
+# SQLite and PostgreSQL hold whole numbers of 64 bits.
+_LARGEST = 2**63 - 1
+
 # What an adapter may be given as its store, and one whose calls are awaited.
 Store: TypeAlias = SessionDB | str | os.PathLike[str] | None
 AsyncStore: TypeAlias = AsyncSessionDB | Store
@@ -44,6 +47,11 @@ def _close(key: tuple[int, Location]) -> None:
     process, _ = key
     if process == os.getpid():
         _shared.pop(key).close()
+
+
+def countable(tokens: int | None) -> int | None:
+    """Give a number of tokens that a column can hold; of another the framework's form tells."""
+    return tokens if tokens is not None and 0 <= tokens <= _LARGEST else None
 
 
 def awaited(store: AsyncStore) -> AsyncSessionDB:

@@ -29,7 +29,7 @@ from google.genai import types
 from pydantic_core import to_jsonable_python
 
 from sessionstore import errors
-from sessionstore.adapters.common import AsyncStore, awaited
+from sessionstore.adapters.common import AsyncStore, awaited, countable
 from sessionstore.readers.kept import keep, kept, tool_call
 from sessionstore.records import MessageRecord, SessionRecord
 from sessionstore.search.body import text_of
@@ -81,7 +81,8 @@ class SessionStoreSessionService(BaseSessionService):
                 stored = db.get_session(place.id)
                 if stored is None:
                     continue
-                if _held(stored) is not None:
+                if stored["model_config"] is not None or stored["source"] != place.source:
+                    # The service's own, or what another program keeps under this id.
                     msg = f"Session with id {chosen} already exists."
                     raise AlreadyExistsError(msg)
                 scopes = _Scopes(db, app_name, user_id)
@@ -114,23 +115,26 @@ class SessionStoreSessionService(BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Return a session with its events, or None."""
-        place = _Place(app_name, user_id, session_id)
+        place = _Place(app_name, user_id, session_id.strip())
         last = config.num_recent_events if config else None
         since = config.after_timestamp if config else None
 
         def get(db: SessionDB) -> Session | None:
-            stored = db.get_session(place.id)
-            held = None if stored is None else _held(stored)
-            if held is None:
-                return None
-            session = place.session(held, _Scopes(db, app_name, user_id))
-            if last != 0:
-                messages = db.get_messages(place.id, last=None if since else last)
-                events = [_event_of(each) for each in messages]
-                if since:
-                    events = [each for each in events if each.timestamp >= since][-(last or 0) :]
-                session.events = events
-            return session
+            held = _held_in(db, place)
+            while held is not None:
+                session = place.session(held, _Scopes(db, app_name, user_id))
+                if last != 0:
+                    messages = db.get_messages(place.id, last=None if since else last)
+                    events = [_event_of(each) for each in messages]
+                    if since:
+                        later = [each for each in events if each.timestamp >= since]
+                        events = later[-(last or 0) :]
+                    session.events = events
+                before, held = held, _held_in(db, place)
+                if held == before:
+                    return session
+                # Another appended between the state and the events: read both again.
+            return None
 
         return await self._store.run(get)
 
@@ -160,7 +164,14 @@ class SessionStoreSessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session and its events; the states of app and user stay."""
-        await self._store.delete_session(_Place(app_name, user_id, session_id).id)
+        place = _Place(app_name, user_id, session_id.strip())
+
+        def delete(db: SessionDB) -> None:
+            stored = db.get_session(place.id)
+            if stored is not None and _held(stored) is not None:
+                db.delete_session(place.id)
+
+        await self._store.run(delete)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user in an app, its names without the prefix."""
@@ -168,7 +179,9 @@ class SessionStoreSessionService(BaseSessionService):
         return scopes.user
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store an event and what it changes of the states; a partial one is only returned.
+        """Store an event and what it changes of the states.
+
+        A partial one is only returned, and so is one that the session has already.
 
         Raises:
             StaleSessionError: Another wrote to the session since it was loaded.
@@ -181,6 +194,10 @@ class SessionStoreSessionService(BaseSessionService):
         place = _Place(session.app_name, session.user_id, session.id)
         deltas = _Deltas(event.actions.state_delta or {})
         row = _row_of(event)
+        if any(each.id == event.id for each in session.events) and await self._store.run(
+            lambda db: _is_stored(db, place, row)
+        ):
+            return event
         held = await self._store.run(lambda db: _append(db, place, session, row, deltas))
         session.last_update_time = held["updated_at"]
         session._storage_update_marker = held["revision"]  # noqa: SLF001 - where the kit keeps it
@@ -266,6 +283,20 @@ def _held(stored: SessionRecord) -> dict[str, Any] | None:
     return held if isinstance(held, dict) else None
 
 
+def _held_in(db: SessionDB, place: _Place) -> dict[str, Any] | None:
+    stored = db.get_session(place.id)
+    return None if stored is None else _held(stored)
+
+
+def _is_stored(db: SessionDB, place: _Place, row: Mapping[str, Any]) -> bool:
+    """Say whether a session has this very event; two different ones may share an id."""
+    return any(
+        each["platform_message_id"] == row["platform_message_id"]
+        and each["codex_message_items"] == row["codex_message_items"]
+        for each in db.get_messages(place.id)
+    )
+
+
 def _append(
     db: SessionDB, place: _Place, session: Session, row: dict[str, Any], deltas: _Deltas
 ) -> dict[str, Any]:
@@ -315,30 +346,38 @@ def _append(
 
 def _row_of(event: Event) -> dict[str, Any]:
     """Give the message of the store for an event."""
-    parts = (event.content.parts if event.content else None) or []
-    answers = [part.function_response for part in parts if part.function_response]
-    calls = [part.function_call for part in parts if part.function_call]
+    # As JSON has it: arguments and answers of tools may hold dates, bytes and what not.
+    told = event.model_dump(mode="json", exclude_none=True)
+    parts = (told.get("content") or {}).get("parts") or []
+    answers = [part["function_response"] for part in parts if "function_response" in part]
+    calls = [part["function_call"] for part in parts if "function_call" in part]
+    texts = [part for part in parts if part.get("text")]
+    said = [_json(each.get("response")) for each in answers]
+    said += [part["text"] for part in texts if not part.get("thought")]
+    thoughts = [part["text"] for part in texts if part.get("thought")]
     role = "user" if event.author == "user" else "assistant"
-    said = [json.dumps(each.response, ensure_ascii=False, default=str) for each in answers]
-    said += [part.text for part in parts if part.text and not part.thought]
-    usage = event.usage_metadata
+    answered = answers[0] if answers else {}
     return {
         "role": "tool" if answers else role,
         "content": "\n".join(said) or None,
-        "reasoning": "\n".join(part.text for part in parts if part.text and part.thought) or None,
+        "reasoning": "\n".join(thoughts) or None,
         "tool_calls": [
-            tool_call(each.id, each.name, json.dumps(each.args or {}, ensure_ascii=False))
+            tool_call(each.get("id"), each.get("name"), _json(each.get("args") or {}))
             for each in calls
         ]
         or None,
-        "tool_call_id": answers[0].id if answers else None,
-        "tool_name": answers[0].name if answers else None,
+        "tool_call_id": answered.get("id"),
+        "tool_name": answered.get("name"),
         "finish_reason": event.finish_reason.value.lower() if event.finish_reason else None,
-        "token_count": usage.candidates_token_count if usage else None,
+        "token_count": countable((told.get("usage_metadata") or {}).get("candidates_token_count")),
         "platform_message_id": event.id,
         "timestamp": event.timestamp,
-        "codex_message_items": keep(FRAMEWORK, event.model_dump(mode="json", exclude_none=True)),
+        "codex_message_items": keep(FRAMEWORK, told),
     }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _event_of(message: MessageRecord) -> Event:

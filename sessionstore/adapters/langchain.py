@@ -9,6 +9,7 @@ Made for langchain-core 1.8, which calls that class deprecated, to go in 2.0
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
@@ -32,6 +33,7 @@ from sessionstore.errors import SessionNotFoundError
 from sessionstore.readers import langchain_messages
 from sessionstore.readers.kept import kept
 from sessionstore.records import MessageRecord
+from sessionstore.store import SessionDB
 
 T = TypeVar("T")
 
@@ -47,8 +49,8 @@ class SessionStoreChatMessageHistory(BaseChatMessageHistory):
     )
     ```
 
-    Cheap to make: it looks nothing up, and a place is opened once in a process. Each call is
-    one transaction and safe beside other programs.
+    Cheap to make: a place is opened by the first call, once in a process. Each call is one
+    transaction and safe beside other programs.
 
     Args:
         session_id: The conversation; made when the first messages come.
@@ -66,8 +68,14 @@ class SessionStoreChatMessageHistory(BaseChatMessageHistory):
         user_id: str | None = None,
     ) -> None:
         self.session_id = session_id
-        self._store = opened(store)
+        # Opened by the first call.
+        self._place = store
         self._source, self._user_id = source, user_id
+
+    @property
+    def _store(self) -> SessionDB:
+        self._place = opened(self._place)
+        return self._place
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override] # the SDK's own way
@@ -109,7 +117,10 @@ class SessionStoreChatMessageHistory(BaseChatMessageHistory):
         await self._awaited(self.clear)
 
     async def _awaited(self, call: Callable[[], T]) -> T:
-        return await AsyncSessionDB.over(self._store).run(lambda _: call())
+        if not isinstance(self._place, SessionDB):
+            # Opening may have to wait for another program, and must not on the loop.
+            self._place = await asyncio.to_thread(opened, self._place)
+        return await AsyncSessionDB.over(self._place).run(lambda _: call())
 
 
 def row_of(message: BaseMessage) -> dict[str, Any]:
@@ -130,7 +141,7 @@ def message_of(record: MessageRecord) -> BaseMessage:
     """Give LangChain's message for one of the store, whoever stored it."""
     content, role = record["content"], record["role"]
     told = kept(FRAMEWORK, record["codex_message_items"])
-    if isinstance(told, dict):
+    if isinstance(told, dict) and isinstance(told.get("data"), dict):
         told["data"]["content"] = content
         (message,) = messages_from_dict([told])
         return message

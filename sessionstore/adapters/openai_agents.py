@@ -152,7 +152,7 @@ def messages_of(items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 def items_of(record: MessageRecord) -> list[dict[str, Any]]:
     """Give the items that a message is, at least one."""
     found = kept(FRAMEWORK, record["codex_message_items"])
-    if isinstance(found, list):
+    if _is_kept(found):
         field, item = found
         if field in ("arguments", "input"):
             item[field] = _arguments_of(record["tool_calls"])
@@ -160,6 +160,11 @@ def items_of(record: MessageRecord) -> list[dict[str, Any]]:
             item[field] = record["content"]
         return [item]
     return list(_items_of_others(record)) or [_plain(record)]
+
+
+def _is_kept(found: Any) -> bool:
+    """Say whether this is a field and the rest of its item, and not what other hands made of it."""
+    return isinstance(found, list) and len(found) == 2 and isinstance(found[1], dict)  # noqa: PLR2004 - a pair
 
 
 def _arguments_of(calls: Any) -> str:

@@ -16,6 +16,7 @@ Made for pydantic-ai-slim 2.68 (https://ai.pydantic.dev/api/conversation_store/)
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -37,7 +38,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from sessionstore.adapters.common import AsyncStore, awaited
+from sessionstore.adapters.common import AsyncStore, awaited, countable
 from sessionstore.errors import ConflictError, SessionNotFoundError
 from sessionstore.readers.kept import keep, kept, tool_call
 from sessionstore.records import MessageRecord, SessionRecord
@@ -288,18 +289,23 @@ def _row_of(entry: ConversationEntry) -> dict[str, Any]:
     (told,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
     held = {"parent_id": entry.parent_id, "kind": entry.kind, "message": told}
     return {
-        **_columns_of(entry.message),
+        **_columns_of(entry.message, told),
         "platform_message_id": entry.id,
         "codex_message_items": keep(FRAMEWORK, held),
     }
 
 
-def _columns_of(message: ModelMessage) -> dict[str, Any]:
-    """Give what is shown and found of a message."""
+def _columns_of(message: ModelMessage, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what is shown and found of a message.
+
+    Args:
+        message: The message.
+        told: The same as JSON has it, for what only that can write, such as bytes.
+    """
     if isinstance(message, ModelResponse):
         calls = [
-            tool_call(part.tool_call_id, part.tool_name, part.args_as_json_str())
-            for part in message.parts
+            tool_call(part.tool_call_id, part.tool_name, _as_text(as_json["args"] or {}))
+            for part, as_json in zip(message.parts, told["parts"], strict=True)
             if isinstance(part, ToolCallPart)
         ]
         thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
@@ -311,12 +317,12 @@ def _columns_of(message: ModelMessage) -> dict[str, Any]:
             "reasoning": _joined(thoughts),
             "tool_calls": calls or None,
             "finish_reason": message.finish_reason,
-            "token_count": message.usage.output_tokens,
+            "token_count": countable(message.usage.output_tokens),
         }
     texts: list[str] = []
     answered: ToolReturnPart | None = None
     role = "system"
-    for part in message.parts:
+    for part, as_json in zip(message.parts, told["parts"], strict=True):
         if isinstance(part, UserPromptPart):
             role = "user"
             said = [part.content] if isinstance(part.content, str) else part.content
@@ -327,7 +333,7 @@ def _columns_of(message: ModelMessage) -> dict[str, Any]:
             )
         elif isinstance(part, ToolReturnPart):
             answered = answered or part
-            texts.append(part.model_response_str())
+            texts.append(_answer_of(part, as_json))
         elif isinstance(content := getattr(part, "content", None), str):
             texts.append(content)
     return {
@@ -336,6 +342,20 @@ def _columns_of(message: ModelMessage) -> dict[str, Any]:
         "tool_call_id": answered.tool_call_id if answered else None,
         "tool_name": answered.tool_name if answered else None,
     }
+
+
+def _answer_of(part: ToolReturnPart, as_json: Mapping[str, Any]) -> str:
+    try:
+        return part.model_response_str()
+    except ValueError:
+        # It holds what only JSON's escapes can write, such as half a surrogate pair.
+        return _as_text(as_json["content"])
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _joined(texts: Iterable[str]) -> str | None:

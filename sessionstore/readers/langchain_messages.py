@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sessionstore.codec import is_plain
 from sessionstore.readers.kept import keep, tool_call
 
 # Of a message that says nothing beside its content the role is enough.
@@ -52,7 +53,9 @@ def message_of(told: Mapping[str, Any], program: str) -> dict[str, Any]:
         msg = "a message of LangChain has a type and data"
         raise TypeError(msg)
     content = data.get("content")
-    row = {"role": _ROLES.get(kind) or data.get("role") or kind, "content": content}
+    role = data.get("role")
+    own_role = role if isinstance(role, str) and is_plain(role) else None
+    row = {"role": _ROLES.get(kind) or own_role or kind, "content": content}
     if calls := data.get("tool_calls"):
         if not isinstance(calls, list) or not all(isinstance(each, dict) for each in calls):
             msg = "tool_calls is a list of objects"

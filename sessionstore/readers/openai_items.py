@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sessionstore.readers.kept import keep, tool_call
+from sessionstore.codec import is_plain
+from sessionstore.readers.kept import is_bare, is_finite, keep, tool_call
 from sessionstore.search.body import text_of
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -27,20 +28,16 @@ def message_of(item: Mapping[str, Any], program: str, names: dict[str, str]) -> 
         names: The names of the tools by the ids of their calls; it gains that of this item.
     """
     kind, call_id = item.get("type", "message"), item.get("call_id")
-    role, content = item.get("role"), item.get("content")
+    content = item.get("content")
+    role = _role_of(item)
     if isinstance(call_id, str) and isinstance(item.get("name"), str):
         names[call_id] = item["name"]
-    if kind == "message" and isinstance(role, str) and role and _holds(item, "content"):
+    if kind == "message" and role and _holds(item, "content"):
         if list(item) == ["content", "role"] and isinstance(content, str) and role in ROLES:
             return {"role": role, "content": content}
         return {"role": role, "content": content, **_beside(item, "content", program)}
     if kind == "reasoning":
-        said = text_of([item.get("summary"), content])
-        return {
-            "role": "assistant",
-            "reasoning": said or None,
-            "codex_reasoning_items": [item],
-        }
+        return _reasoning(item, program)
     if isinstance(call_id, str) and str(kind).endswith("_call"):
         for field in ("arguments", "input"):
             if isinstance(item.get(field), str):
@@ -58,16 +55,33 @@ def message_of(item: Mapping[str, Any], program: str, names: dict[str, str]) -> 
             "tool_name": names.get(call_id),
             **_beside(item, "output", program),
         }
-    return {
+    shown = {
         "role": "tool" if str(kind).endswith("_output") else "assistant",
-        "content": "\n".join(_texts(item)) or None,
         "tool_name": str(kind),
-        "codex_message_items": keep(program, [None, item]),
     }
+    if kind == "message":
+        shown = {"role": role or "assistant"}
+    said = "\n".join(_texts(item)) or None
+    return {**shown, "content": said, "codex_message_items": keep(program, [None, item])}
+
+
+def _role_of(item: Mapping[str, Any]) -> str | None:
+    """Give the role if it is one that a column can hold."""
+    role = item.get("role")
+    return role if isinstance(role, str) and is_plain(role) else None
+
+
+def _reasoning(item: Mapping[str, Any], program: str) -> dict[str, Any]:
+    said = text_of([item.get("summary"), item.get("content")])
+    shown = {"role": "assistant", "reasoning": said or None}
+    if is_bare(item):
+        return {**shown, "codex_reasoning_items": [item]}
+    return {**shown, "codex_message_items": keep(program, [None, item])}
 
 
 def _holds(item: Mapping[str, Any], field: str) -> bool:
-    return field in item and isinstance(item[field], str | list | dict | None)
+    value = item.get(field, ...)
+    return isinstance(value, str | list | dict | None) and is_finite(value)
 
 
 def _beside(item: Mapping[str, Any], field: str, program: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import math
 
 import pytest
 from google.adk.agents import BaseAgent
@@ -194,6 +195,67 @@ def test_two_sessions_change_the_state_of_their_app_and_nothing_is_lost(service)
     assert {name for name in state if name.startswith("app:")} >= {
         f"app:{number}_{step}" for number in range(4) for step in range(3)
     }
+
+
+def test_what_a_tool_asks_for_may_be_more_than_json(service, store):
+    session = run(service.create_session(**KEY, session_id="s"))
+    due = {"due": dt.date(2026, 1, 2), "raw": b"\xff", "pairs": {(1, 2): 3}}
+    asked = types.Part(function_call=types.FunctionCall(name="ask", args=due))
+    answered = types.Part(function_response=types.FunctionResponse(name="ask", response=due))
+    for part in (asked, answered):
+        content = types.Content(parts=[part])
+        run(
+            service.append_event(session, Event(author="a", content=content, avg_logprobs=math.nan))
+        )
+
+    stored = get(service).events
+    call, answer = (each.content.parts[0] for each in stored)
+    assert (
+        call.function_call.args["due"] == answer.function_response.response["due"] == "2026-01-02"
+    )
+    assert all(math.isnan(each.avg_logprobs) for each in stored)
+    assert len(store.search_messages("2026-01-02")) == 2
+
+
+def test_tokens_beyond_what_a_column_holds_are_kept_with_the_event(service, store):
+    session = run(service.create_session(**KEY, session_id="s"))
+    for count in (-1, 2**63):
+        usage = types.GenerateContentResponseUsageMetadata(candidates_token_count=count)
+        run(service.append_event(session, said("x", usage_metadata=usage)))
+
+    kept = [each.usage_metadata.candidates_token_count for each in get(service).events]
+    assert kept == [-1, 2**63]
+    assert [each["token_count"] for each in store.get_messages("app/u/s")] == [None, None]
+
+
+def test_the_same_event_is_stored_once_and_another_of_its_id_too(service):
+    session = run(service.create_session(**KEY, session_id="s"))
+    event = said("once")
+    run(service.append_event(session, event))
+    assert run(service.append_event(session, event)) is event
+    run(service.append_event(session, said("another", id=event.id)))
+
+    texts = [each.content.parts[0].text for each in get(service).events]
+    assert texts == ["once", "another"]
+
+
+def test_an_id_with_blanks_around_it_names_the_session_it_made(service):
+    run(service.create_session(**KEY, session_id=" order-42\n"))
+    assert get(service, " order-42\n").id == "order-42"
+    run(service.delete_session(**KEY, session_id="order-42 "))
+    assert get(service, "order-42") is None
+
+
+def test_a_session_of_another_program_is_neither_taken_nor_deleted(service, store):
+    store.create_session("app/u/1", "cli", model_config={"temperature": 0.2})
+    store.create_session("app/u/2", "google-adk:app", model_config={"temperature": 0.3})
+    for name in ("1", "2"):
+        with pytest.raises(AlreadyExistsError):
+            run(service.create_session(**KEY, session_id=name))
+        run(service.delete_session(**KEY, session_id=name))
+
+    kept = [store.get_session(f"app/u/{name}")["model_config"] for name in "12"]
+    assert kept == [{"temperature": 0.2}, {"temperature": 0.3}]
 
 
 def test_sessions_are_listed_the_last_changed_last_and_deleted(service, store):

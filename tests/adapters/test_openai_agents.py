@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import subprocess
 import sys
 
@@ -69,6 +70,14 @@ ITEMS = [
     {"role": "", "content": 5},
     {"role": "tourist", "content": "of a role nobody knows"},
     {"role": "assistant", "content": None},
+    {"type": "reasoning", "summary": [], "kept_for": "a key of the item's own"},
+    {"type": "reasoning", "summary": [], "score": -math.inf},
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "sure", "logprobs": [{"logprob": -math.inf}]}],
+    },
+    {"role": "a\0role", "content": "of a role no column can hold"},
     {},
 ]
 

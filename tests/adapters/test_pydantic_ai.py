@@ -15,6 +15,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import (
     BinaryImage,
     ImageUrl,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     SystemPromptPart,
@@ -25,6 +26,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.usage import RequestUsage
 from sqlalchemy import event
 
 from sessionstore import SessionDB
@@ -88,6 +90,15 @@ MESSAGES = [
     ),
     ModelResponse(parts=[]),
 ]
+# What the columns cannot hold as it is, and the form that is kept beside them can.
+ODD = [
+    ModelResponse(
+        parts=[ToolCallPart("look_up", {"raw": b"\xff"}, tool_call_id="c3")],
+        usage=RequestUsage(output_tokens=-1),
+    ),
+    ModelRequest(parts=[ToolReturnPart("look_up", {"half": "\ud800"}, tool_call_id="c3")]),
+    ModelResponse(parts=[TextPart("done")], usage=RequestUsage(output_tokens=2**63)),
+]
 
 
 def test_messages_come_back_equal_and_are_found(store):
@@ -111,6 +122,16 @@ def test_messages_come_back_equal_and_are_found(store):
         run(conversations.read_entry("nope"))
     with pytest.raises(LookupError):
         run(conversations.read_history("nope"))
+
+
+def test_odd_messages_come_back_as_the_framework_tells_them(store):
+    conversations = SessionStoreConversationStore(store)
+    run(conversations.save(Conversation(conversation_id="c", messages=list(ODD))))
+
+    told = ModelMessagesTypeAdapter.dump_python(ODD, mode="json")
+    loaded = run(conversations.load("c")).messages
+    assert ModelMessagesTypeAdapter.dump_python(loaded, mode="json") == told
+    assert [each["token_count"] for each in store.get_messages("c")] == [None, None, None]
 
 
 def test_an_agent_goes_on_where_it_was(store):
