@@ -30,11 +30,11 @@ _COMMANDS = """\
 
 Written by `python scripts/reference.py`; a test holds it against the commands.
 
-Results go to stdout, talk goes to stderr. Exit status: 0 fine, 1 an error, told in one line,
-2 wrong usage. `NO_COLOR` is honoured, in a pipe nothing is cut or coloured, and what a stored
-text could make a terminal do is written out instead, such as `\\x1b`.
+Results go to stdout, messages to stderr. Exit status: 0 success, 1 an error, told in one line,
+2 wrong usage. `NO_COLOR` is honoured, nothing is cut or coloured in a pipe, and terminal escapes in
+stored text are written out, such as `\\x1b`, rather than obeyed.
 
-Every command takes, before its name or after it (`copy` names its two stores itself):
+Every command takes these, before or after its name (`copy` names its two stores itself):
 
 | option | |
 | --- | --- |
@@ -43,29 +43,29 @@ Every command takes, before its name or after it (`copy` names its two stores it
 | `-h`, `--help` | What the command does. |
 
 Without either, the store is `SESSIONSTORE_URL`, else `$HERMES_HOME/state.db`, else
-`~/.hermes/state.db`. `--version` says the release. A SESSION is named by its id, by a title, or
-by what only one id begins with.
+`~/.hermes/state.db`. `--version` prints the release. A SESSION is an id, a title, or the beginning
+of exactly one id.
 
-Only `db upgrade`, and `import` into an old store, change a schema, and what only reads leaves no
-trace beside the file. What deletes shows first what would go (`--dry-run` stops there), asks,
-and refuses where nobody can be asked, unless `--yes` is given.
+Only `db upgrade`, and `import` into an old store, upgrade a schema; commands that only read leave
+nothing beside the file. Commands that delete first show what would go (`--dry-run` stops there),
+then ask, and refuse where nobody can be asked, unless `--yes` is given.
 
 ## Completion
 
-`sessionstore` completes its commands and options where the shell is told so once, in bash
+The shell completes commands and options once it is told to, in bash
 
     eval "$(_SESSIONSTORE_COMPLETE=bash_source sessionstore)"
 
-and in zsh or fish the same with `zsh_source` or `fish_source`. The line belongs in
+and in zsh or fish likewise with `zsh_source` or `fish_source`. Put the line into
 `~/.bashrc`, `~/.zshrc` or `~/.config/fish/config.fish`; for fish it is
 `_SESSIONSTORE_COMPLETE=fish_source sessionstore | source`.
 
 ## Filters
 
-`list`, `export`, `archive` and `prune` take the same. A session has to pass all that are given.
-Times are those of the last message, else of the start. Text is literal: `_`, `%` and `\\` are
-ordinary characters. 0 is a value, and a window that nothing could be in is wrong usage. `archive`
-leaves open sessions out unless it is told.
+`list`, `export`, `archive` and `prune` share these. A session must pass every filter given. Times
+are those of the last message, else of the start. Text is literal: `_`, `%` and `\\` are ordinary
+characters. 0 is a value, and a range that nothing could be in is wrong usage. `archive` leaves open
+sessions out by default.
 
 {filters}
 """

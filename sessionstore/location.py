@@ -58,7 +58,7 @@ def locate(
         return _locate_file(os.fsdecode(db_path))
     parsed = _parsed(url)
     if parsed is None:
-        msg = "this is no database URL; write sqlite:///FILE or postgresql+psycopg://HOST/NAME"
+        msg = "this is not a database URL; write sqlite:///FILE or postgresql+psycopg://HOST/NAME"
         raise ValueError(msg)
     backend = parsed.get_backend_name()
     if backend == "sqlite":
@@ -68,7 +68,7 @@ def locate(
         raise ValueError(msg)
     if "@" in (parsed.host or ""):
         # What is left of a password would be taken for the host, and shown as one.
-        msg = "this is no database URL: an @ in a user or a password is written %40"
+        msg = "this is not a database URL: an @ in a user or a password is written %40"
         raise ValueError(msg)
     server.schema_of(parsed)
     return Location(parsed, None)
@@ -96,7 +96,7 @@ def _locate_file(name: str) -> Location:
         )
         raise StoreUnavailableError(msg)
     if "\0" in name:
-        msg = f"{shown(name)} is no path: no name of a file holds a NUL character"
+        msg = f"{shown(name)} is not a path: no name of a file holds a NUL character"
         raise ValueError(msg)
     # SQLite puts -wal and -shm beside the file that a link points to, so that one is meant.
     path = Path(os.path.realpath(home_expanded(name)))

@@ -41,7 +41,7 @@ class Count(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4
         """Read a number in ASCII digits."""
         text = str(value)
         if not _WHOLE.fullmatch(text) or not self._least <= int(text) <= _LARGEST_COUNT:
-            self.fail(f"{safe(text)!r} is no whole number from {self._least} on", param, ctx)
+            self.fail(f"{safe(text)!r} is not a whole number of at least {self._least}", param, ctx)
         return int(text)
 
 
@@ -133,14 +133,18 @@ def asks_for_times(wanted: SessionFilter) -> bool:
 
 def _options(*, include_open: bool) -> list[Callable[[Any], Any]]:
     options = [
-        _time("--older-than", "AGE", "Last active before then: 5h, 2d, 1w, 90 (days), a date."),
-        _time("--newer-than", "AGE", "Last active then or later."),
+        _time(
+            "--older-than",
+            "AGE",
+            "Last active before then: 5h, 2d, 1w, 90 (days) ago, or before a date.",
+        ),
+        _time("--newer-than", "AGE", "Last active since then."),
         _time("--before", "TIME", "The same as --older-than."),
         _time("--after", "TIME", "The same as --newer-than."),
         _text("--source", "Exactly this source."),
         _text("--user", "Exactly this user.", name="user_id"),
         _text("--title", "The title contains this; literal, case ignored."),
-        _text("--end-reason", "The reason of the end contains this."),
+        _text("--end-reason", "The end reason contains this."),
         _text("--model", "The model's name contains this."),
         _text("--provider", "The provider's name contains this."),
     ]
@@ -157,9 +161,13 @@ def _options(*, include_open: bool) -> list[Callable[[Any], Any]]:
     return [
         *options,
         click.option(
-            "--archived/--no-archived", default=None, help="Only what was put away, or was not."
+            "--archived/--no-archived",
+            default=None,
+            help="Only archived sessions, or only the others.",
         ),
-        click.option("--pinned/--no-pinned", default=None, help="Only what is pinned, or is not."),
+        click.option(
+            "--pinned/--no-pinned", default=None, help="Only pinned sessions, or only the others."
+        ),
         click.option(
             "--include-open/--no-open",
             default=include_open,
@@ -231,7 +239,7 @@ def _moment(
         return datetime.fromisoformat(value).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise click.BadParameter(
-            f"{safe(value)!r} is no age or time; write 5h, 2d, 1w, a number of days, "
+            f"{safe(value)!r} is not an age or a time; write 5h, 2d, 1w, a number of days, "
             "2026-01-31 or 2026-01-31T18:30"
         ) from error
 
@@ -245,7 +253,7 @@ def _characters(
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise click.BadParameter("this is no text in UTF-8") from error
+        raise click.BadParameter("this is not UTF-8") from error
     return value
 
 
@@ -289,5 +297,6 @@ def moment_of(value: str, *, last: bool) -> float:
         return datetime.fromisoformat(value).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(
-            f"{safe(value)!r} is no time; write 2026-01-31, 2026-01-31T18:30, 2026 or epoch seconds"
+            f"{safe(value)!r} is not a time; write 2026-01-31, 2026-01-31T18:30, 2026 or epoch "
+            "seconds"
         ) from error

@@ -457,7 +457,7 @@ def age_in_seconds(age: Age) -> float:
     elif isinstance(age, str):
         found = _AGE.fullmatch(age)
         if found is None:
-            msg = f"{shown(age)} is no age; write 90m, 5h, 2d, 1w or a number of days"
+            msg = f"{shown(age)} is not an age; write 90m, 5h, 2d, 1w or a number of days"
             raise ValueError(msg)
         seconds = float(found[1]) * _UNIT_S[found[2]]
     elif isinstance(age, bool) or not isinstance(age, (int, float)):
@@ -469,7 +469,7 @@ def age_in_seconds(age: Age) -> float:
         except OverflowError:
             seconds = math.inf
     if not math.isfinite(seconds) or seconds < 0:
-        msg = f"{shown(age)} is no age; it must be finite and not negative"
+        msg = f"{shown(age)} is not a valid age; it must be finite and not negative"
         raise ValueError(msg)
     return seconds
 

@@ -72,7 +72,7 @@ def schema_of(url: URL) -> str | None:
     if named is None:
         return None
     if not isinstance(named, str) or not _NAME.fullmatch(named):
-        msg = f"schema={named!r} is no name of a schema: letters, digits and _, at most 63"
+        msg = f"schema={named!r} is not a valid schema name: letters, digits and _, at most 63"
         raise ValueError(msg)
     return named
 

@@ -10,7 +10,7 @@ from sessionstore.cli.output import Failure, is_terminal
 from sessionstore.export.text import safe
 
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -22,6 +22,8 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not is_terminal(sys.stdin):
-        raise Failure("nobody is there to ask, so nothing was done; add --yes to do it unasked")
+        raise Failure(
+            "not a terminal, so nobody can be asked and nothing was done; add --yes to go ahead"
+        )
     if not click.confirm(safe(question), err=True):
         raise Failure("nothing was done")

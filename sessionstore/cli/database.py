@@ -23,7 +23,7 @@ from sessionstore.upkeep import Finding, sound
 @click.group("db")
 @store_options
 def database() -> None:
-    """Upgrade the store, or say what it is at."""
+    """Upgrade the store, or show its schema revision."""
 
 
 @database.command()
@@ -31,9 +31,9 @@ def database() -> None:
 def upgrade() -> None:
     """Bring the store to the newest schema; a file of Hermes is adopted in place.
 
-    One transaction for each revision, so an upgrade that is broken off goes on where it
-    was; so does the search index of a large store, which is completed then. An absent store
-    is made. A newer one is refused, untouched.
+    Each revision is one transaction, so an interrupted upgrade resumes where it stopped, and so
+    does the search index of a large store, which is completed afterwards. An absent store is
+    created. A newer one is refused, untouched.
     """
     location, settings = chosen_location(), StoreSettings()
     before = schema.look_at(location, settings)
@@ -67,7 +67,7 @@ def _complete_index(location: Location) -> None:
 @json_option
 @store_options
 def current(*, as_json: bool) -> None:
-    """Say which revision the store is at, and which level of Hermes."""
+    """Show the schema revision of the store, and its Hermes level."""
     location = existing_location()
     with _to_look_at(location) as store:
         status = store.ask(schema.read_status)
@@ -92,10 +92,10 @@ def current(*, as_json: bool) -> None:
 @json_option
 @store_options
 def check(*, as_json: bool) -> None:
-    """Look for damage: the file, its references, its schema, and whether search has its index.
+    """Check the file, its references, its schema, and that search has its index.
 
-    Changes nothing. The exit status is 1 if anything is wrong. It does not compare the index
-    with the messages; doctor does.
+    Nothing is changed. The exit status is 1 if anything is wrong. The index is not compared with
+    the messages; doctor does that.
     """
     location = existing_location()
     with _to_look_at(location) as store:

@@ -28,16 +28,18 @@ _INDENT = " " * 7
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="Set right what is derived; no message is changed.")
+@click.option(
+    "--fix", is_flag=True, help="Repair what is derived from messages; they are not changed."
+)
 @json_option
 @store_options
 def doctor(*, fix: bool, as_json: bool) -> None:
-    """Look for what is wrong, and say what it means.
+    """Examine the store, and explain what is wrong.
 
-    The SQLite that is used and its known faults, modes, journal, integrity, references, schema,
-    indexes and triggers, counters against rows, times, prompts that nobody has, and the search
-    index against the messages. What --fix would do is said with each. Sessions' own fields and
-    messages are never changed by it. The exit status is 1 if anything is wrong.
+    The SQLite in use and its known bugs, file modes, journal, integrity, references, schema,
+    indexes and triggers, counters against rows, times, unused prompts, and the search index
+    against the messages. Each finding says what --fix would do; it never changes messages or
+    the sessions' own fields. The exit status is 1 if anything is wrong.
     """
     location = existing_location()
     findings = _findings(location)

@@ -49,32 +49,40 @@ class _Shape:
 
 @click.command()
 @click.option(
-    "-o", "--output", "wanted_at", metavar="FILE", help="Where to, a file or folder; else stdout."
+    "-o",
+    "--output",
+    "wanted_at",
+    metavar="FILE",
+    help="File or folder to write; stdout if not given.",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(list(FORMS)),
-    help="How it is written. Default: what FILE ends with, else jsonl.",
+    help="Format. Default: by the ending of FILE, else jsonl.",
 )
 @click.option(
-    "--session", "names", multiple=True, metavar="SESSION", help="Only this one; may be repeated."
+    "--session",
+    "names",
+    multiple=True,
+    metavar="SESSION",
+    help="Only this session; may be repeated.",
 )
 @click.option(
     "--lineage",
     type=click.Choice(["single", "logical"]),
     default="single",
     show_default=True,
-    help="Each session by itself, or a chain of continued ones as one conversation.",
+    help="Each session by itself, or a chain of continued sessions as one conversation.",
 )
 @click.option(
     "--redact/--no-redact",
     "wants_redaction",
     default=None,
-    help="Take secrets out, or do not. Default: do not, but for trace.",
+    help="Remove secrets, or keep them. Default: keep, except for trace.",
 )
-@click.option("--live-only", is_flag=True, help="Leave out what was compacted or undone.")
-@click.option("--force", is_flag=True, help="Replace files of md and qmd that are there.")
+@click.option("--live-only", is_flag=True, help="Leave out compacted and undone messages.")
+@click.option("--force", is_flag=True, help="Replace existing .md and .qmd files.")
 @filter_options()
 @store_options
 def export(
@@ -90,13 +98,13 @@ def export(
 ) -> None:
     """Write conversations as JSON Lines, Markdown or a page.
 
-    jsonl has a session a line, everything included, and can be imported again. md and qmd
-    (Quarto) make a file for each session, in the folder that -o names; where there is only one,
-    a name that ends so is the file itself. html is one page that
-    stands by itself. trace has a message a line, as Claude Code writes them.
+    jsonl has one session per line, complete, and can be imported again. md and qmd (Quarto) make
+    one file per session in the folder that -o names; for a single session -o may name a .md or
+    .qmd file. html is one self-contained page. trace has one message per line, as Claude Code
+    writes them.
 
-    Always UTF-8. A FILE is replaced when all is written, and only its owner may read it.
-    Secrets are left where they are unless --redact is given: keys, passwords, tokens.
+    Always UTF-8. FILE is replaced once all is written, and only its owner may read it. Secrets
+    (keys, passwords, tokens) stay in unless --redact is given.
     """
     target = None if wanted_at in (None, "-") else Path(str(wanted_at))
     chosen = form or _form_of(target)
@@ -244,7 +252,7 @@ def _write_to_file(text: Iterator[str], target: Path) -> None:
         return
     place = Path(os.path.realpath(target))
     if not place.parent.is_dir():
-        raise Failure(f"{place.parent} is no folder; make it, or name another file")
+        raise Failure(f"{place.parent} is not a folder; create it, or name another file")
     with temporary_beside(place) as made:
         with made.open("wb") as stream:
             stream.writelines(encoded)

@@ -40,7 +40,7 @@ _MB = 10**6
     "--from",
     "program",
     type=click.Choice(list(HISTORIES)),
-    help="FILE is the history of this program, or a folder of it.",
+    help="FILE is a history of this program, or a folder of them.",
 )
 @dry_run_option
 @click.option(
@@ -50,28 +50,28 @@ _MB = 10**6
     default=LONGEST_MB,
     show_default=True,
     metavar="MB",
-    help="Refuse a file with a longer line; it is held in memory.",
+    help="Refuse files with longer lines; a line is held in memory.",
 )
 @json_option
 @store_options
 def import_(
     *, file: Sequence[str], program: str | None, dry_run: bool, longest_mb: int, as_json: bool
 ) -> None:
-    """Take in exports, state.db files and other agents' histories.
+    """Import exports, state.db files and other agents' histories.
 
-    They stay as they are. FILE is what `export` wrote, or the state.db of any Hermes,
-    newer ones too, or of this program; its content tells which. - is an export from
-    stdin. All of them come in, or nothing does. A session that is here already stays as
-    it is; where the two differ that is said, and the exit status is 0 all the same. An
-    absent store is made, an old one upgraded.
+    FILE is what `export` wrote, or a state.db of any Hermes, newer ones included, or of this
+    program; the content tells which. - reads an export from stdin. The files are not changed.
+    Everything is imported, or nothing. A session that exists here already stays as it is; if
+    the two differ that is reported, and the exit status is still 0. An absent store is
+    created, an old one upgraded.
 
-    An export is refused for its first bad line, which is named: one that is no JSON in UTF-8
-    or names a field twice, is too long, or holds no session that can be stored.
+    An export is refused for its first bad line, which is named: one that is not JSON in UTF-8,
+    repeats a field, is too long, or holds no session that can be stored.
 
-    With --from, FILE is what that program keeps: ~/.claude/projects of claude-code,
-    ~/.codex/sessions of codex, the database of a SQLiteSession of the OpenAI Agents SDK or
-    of a SQLChatMessageHistory of LangChain. A session that is here gains what is new in its
-    file, so that importing again is all it takes to keep up.
+    With --from, FILE is what that program keeps: ~/.claude/projects for claude-code,
+    ~/.codex/sessions for codex, the database of an OpenAI Agents SQLiteSession or of a LangChain
+    SQLChatMessageHistory. A session that exists here gains what is new in its file, so that
+    importing again is all it takes to keep up.
     """
     location, longest = chosen_location(), longest_mb * _MB
     with ExitStack() as opened:

@@ -32,7 +32,7 @@ _DAY_S = 86400
 
 
 class _Line(TypedDict):
-    """What is told of a session that is to go or to be put away."""
+    """What is told of a session that is to be deleted or archived."""
 
     id: str
     title: str | None
@@ -46,10 +46,10 @@ class _Line(TypedDict):
 @click.argument("title")
 @store_options
 def rename(*, session: str, title: str) -> None:
-    """Give a session another title.
+    """Change the title of a session.
 
-    An empty TITLE takes it away. A title belongs to one session; one that is taken is
-    refused, and its holder named.
+    An empty TITLE removes it. A title belongs to one session; one that is taken is refused, and
+    its holder named.
     """
     with opened(to_write=True) as db:
         session_id = resolve_session(db, session)
@@ -64,7 +64,7 @@ def rename(*, session: str, title: str) -> None:
 @click.option("--reason", default="ended_by_hand", show_default=True, help="Why it ends.")
 @store_options
 def end(*, sessions: Sequence[str], reason: str) -> None:
-    """End sessions; one that has ended keeps its end."""
+    """End sessions; one that has already ended stays as it is."""
     with opened(to_write=True) as db:
         for session_id in resolve_sessions(db, sessions):
             ended = db.end_session(session_id, reason)
@@ -75,7 +75,7 @@ def end(*, sessions: Sequence[str], reason: str) -> None:
 @_several
 @store_options
 def reopen(*, sessions: Sequence[str]) -> None:
-    """Take the end of sessions back."""
+    """Reopen sessions that have ended."""
     with opened(to_write=True) as db:
         for session_id in resolve_sessions(db, sessions):
             _require(db.reopen_session(session_id), session_id)
@@ -102,7 +102,7 @@ def _flag_command(
 unarchive = _flag_command(
     "unarchive",
     "is back",
-    "Put sessions back into lists.\n\nEach with its whole chain.",
+    "Unarchive sessions: show them in lists again.\n\nEach with its whole chain.",
     lambda db, session_id: db.set_session_archived(session_id, False),
 )
 pin = _flag_command(
@@ -114,7 +114,7 @@ pin = _flag_command(
 unpin = _flag_command(
     "unpin",
     "is pinned no more",
-    "Take the pin of sessions away.\n\nEach with its whole chain.",
+    "Unpin sessions.\n\nEach with its whole chain.",
     lambda db, session_id: db.set_session_pinned(session_id, False),
 )
 
@@ -129,11 +129,11 @@ unpin = _flag_command(
 def archive(
     *, sessions: Sequence[str], wanted: SessionFilter, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Put sessions away, out of lists.
+    """Archive sessions: hide them from lists.
 
-    Search still finds them, and they are never pruned. Name them, or say by the filters which;
-    each goes with its whole chain. With filters it shows what would go and asks first, and
-    leaves a chain whose latest part is open, or was active later than they say.
+    Search still finds them, and they are never pruned. Name them, or choose them by filters;
+    each is archived with its whole chain. With filters it shows them and asks first, and leaves
+    out chains whose latest part is open or was active later than the filters say.
     """
     if bool(sessions) == asks_something(wanted):
         raise click.UsageError("name sessions, or say by filters which; one of the two")
@@ -161,7 +161,7 @@ def archive(
     if as_json:
         write_json({"archived": ids, "dry_run": dry_run})
     else:
-        click.echo(f"{plural(len(ids), 'session')} {_done('put away', dry_run=dry_run)}")
+        click.echo(f"{plural(len(ids), 'session')} {_done('archived', dry_run=dry_run)}")
 
 
 def _chains(db: SessionDB, session_ids: Sequence[str]) -> list[list[str]]:
@@ -177,7 +177,9 @@ def _chains(db: SessionDB, session_ids: Sequence[str]) -> list[list[str]]:
 
 @click.command()
 @_several
-@click.option("--purge", is_flag=True, help="Then leave no byte of it in the file; see purge.")
+@click.option(
+    "--purge", is_flag=True, help="Then erase every trace of them from the file; see purge."
+)
 @_sessions_dir
 @dry_run_option
 @yes_option
@@ -192,9 +194,9 @@ def delete(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Delete sessions with their messages; it asks first.
+    """Delete sessions with their messages, after asking.
 
-    Children lose their parent and stay.
+    Their children stay, without a parent.
     """
     with opened(to_write=not dry_run) as db:
         doomed = [_line(db, each) for each in resolve_sessions(db, sessions)]
@@ -230,11 +232,11 @@ def prune(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Delete old sessions: ended, and not active for 90 days.
+    """Delete old sessions: ended, and inactive for 90 days.
 
-    A filter of time takes the place of the 90 days.
-    What is open, pinned or archived stays, and is counted. It shows what would go and what
-    stays and why, and asks first. Children of what goes lose their parent.
+    A time filter replaces the 90 days. Open, pinned and archived sessions stay, and are counted.
+    It shows what would go, and what stays and why, then asks. Children of deleted sessions
+    stay, without a parent.
     """
     chosen = fields_of(wanted)
     if not asks_for_times(wanted):

@@ -18,7 +18,7 @@ from sessionstore.wording import utc_offset_s
 
 
 @click.command("list")
-@click.option("--limit", default=20, show_default=True, type=Count(), help="How many at most.")
+@click.option("--limit", default=20, show_default=True, type=Count(), help="At most this many.")
 @click.option(
     "--sort",
     type=click.Choice(["active", "started"]),
@@ -26,9 +26,9 @@ from sessionstore.wording import utc_offset_s
     show_default=True,
     help="Latest activity first, or newest started first.",
 )
-@click.option("--all", "everything", is_flag=True, help="Also what was put away.")
+@click.option("--all", "everything", is_flag=True, help="Include archived conversations.")
 @click.option(
-    "--include-children", is_flag=True, help="Also subagents and the earlier parts of a chain."
+    "--include-children", is_flag=True, help="Include subagents and the earlier parts of chains."
 )
 @filter_options()
 @json_option
@@ -42,9 +42,9 @@ def list_sessions(
     wanted: SessionFilter,
     as_json: bool,
 ) -> None:
-    """List conversations, one line each, the pinned ones first.
+    """List conversations, one line each, pinned ones first.
 
-    What was put away is left out: --archived lists just that, --all everything.
+    Archived ones are left out: --archived lists only those, --all everything.
     """
     with opened() as db:
         found = db.list_sessions_rich(
@@ -69,8 +69,8 @@ def list_sessions(
     elif not stored:
         talk("No conversation is stored here.")
     elif not found:
-        hint = "--all lists what was put away, --include-children what agents started."
-        talk("None is like that." if asks_something(wanted) else f"None is to be listed. {hint}")
+        hint = "--all lists archived ones, --include-children those that agents started."
+        talk("No conversation matches." if asks_something(wanted) else f"Nothing to list. {hint}")
 
 
 @click.command()
@@ -86,7 +86,7 @@ def list_sessions(
 @click.option(
     "--pager/--no-pager",
     default=None,
-    help="Page through it, or do not. On a terminal, what is longer than it is paged.",
+    help="Use a pager, or do not. Default: for output longer than the terminal.",
 )
 @json_option
 @store_options
@@ -102,7 +102,7 @@ def show(
     """Show a conversation.
 
     Tool calls and their results are folded to a line; --full unfolds them. SESSION is an id, a
-    title, or the beginning of one id only.
+    title, or the beginning of exactly one id.
     """
     if last is not None and around is not None:
         raise click.UsageError("--last and --around are two ways to cut it; give one")
@@ -131,8 +131,8 @@ def show(
 @click.argument("query", nargs=-1, required=True)
 @click.option("--source", "sources", multiple=True, help="Only this source; may be repeated.")
 @click.option("--role", "roles", multiple=True, help="Only this role; may be repeated.")
-@click.option("--since", callback=since, metavar="TIME", help="Only messages of then or later.")
-@click.option("--until", callback=until, metavar="TIME", help="Only messages of then or earlier.")
+@click.option("--since", callback=since, metavar="TIME", help="Only messages since then.")
+@click.option("--until", callback=until, metavar="TIME", help="Only messages up to then.")
 @click.option(
     "--sort",
     type=click.Choice(["rank", "newest", "oldest"]),
@@ -145,7 +145,7 @@ def show(
     default=20,
     show_default=True,
     type=Count(),
-    help="How many hits at most.",
+    help="At most this many hits.",
 )
 @json_option
 @store_options
@@ -160,12 +160,12 @@ def search(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Find messages by what they say.
+    """Search the text of messages.
 
-    A term is found wherever it stands, in any script, punctuation and all; case and accents
-    do not count. "a phrase", begin*, AND, OR and NOT do what they say. Write -- before a
-    QUERY that begins with a dash. A TIME is an ISO date or time, local unless it names a
-    zone, a year, or epoch seconds.
+    A term is found wherever it stands, in any script, punctuation included; case and accents do
+    not matter. "a phrase", begin*, AND, OR and NOT work as expected. Write -- before a QUERY
+    that begins with a dash. TIME is an ISO date or time (local unless it names a zone), a
+    year, or epoch seconds.
     """
     with opened() as db:
         hits = db.search_messages(
@@ -193,16 +193,16 @@ def search(
     default=14,
     show_default=True,
     type=Count(),
-    help="How many of the last days with a session.",
+    help="Show this many of the last days that have sessions.",
 )
 @json_option
 @store_options
 def stats(*, days: int, as_json: bool) -> None:
     """Count sessions, messages, tokens, costs and bytes.
 
-    By source, by model and by day.
-    An unknown cost is shown as unknown, and a sum says how many sessions it knows. Then what
-    the file consists of: messages, the two search indexes, prompts, free pages.
+    By source, by model and by day. An unknown cost is shown as unknown, and each sum says for how
+    many sessions the cost is known. Then the size of each part of the file: messages, the two
+    search indexes, prompts, free pages.
     """
     with opened() as db:
         sums = db.usage_totals()

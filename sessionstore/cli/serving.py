@@ -13,16 +13,16 @@ _NEEDS_EXTRA = "the pages need more packages: pip install 'sessionstore[web]'"
 
 
 @click.command()
-@click.option("--allow-write", is_flag=True, help="Also rename, put away and pin sessions.")
-@click.option("--redact", is_flag=True, help="Take secrets out of every answer.")
+@click.option("--allow-write", is_flag=True, help="Also rename, archive and pin sessions.")
+@click.option("--redact", is_flag=True, help="Remove secrets from every answer.")
 @store_options
 def mcp(*, allow_write: bool, redact: bool) -> None:
     """Let agents search the store, over MCP.
 
-    A server of the Model Context Protocol on stdin and stdout, for the client that starts it:
+    A Model Context Protocol server on stdin and stdout, for the client that starts it:
     search_sessions, list_sessions, get_session. The store is opened read-only unless
-    --allow-write adds update_session. What is answered goes to the client's model; --redact
-    takes out what looks like a key or a password. Needs `pip install 'sessionstore[mcp]'`.
+    --allow-write adds update_session. Answers go to the client's model; --redact removes what
+    looks like a key or a password. Needs `pip install 'sessionstore[mcp]'`.
     """
     try:
         from sessionstore.mcp.server import serve
@@ -40,21 +40,20 @@ def mcp(*, allow_write: bool, redact: bool) -> None:
     default=8321,
     show_default=True,
     type=click.IntRange(min=0, max=65535),
-    help="Where to listen on this machine; 0 is any port that is free.",
+    help="Port to listen on; 0 is any free one.",
 )
 @click.option("--open", "open_it", is_flag=True, help="Also open the page in a browser.")
 @click.option(
     "--allow-write",
     is_flag=True,
-    help="Let the pages rename, pin, archive and delete. Else the store is opened read-only.",
+    help="Let the pages rename, pin, archive and delete; else the store is opened read-only.",
 )
 @store_options
 def serve(*, port: int, open_it: bool, allow_write: bool) -> None:
     """Show the store in a browser, on this machine only.
 
-    It prints the address to open, which holds a secret of this run, and goes on until it is
-    stopped with Ctrl-C. Lists, search, conversations and statistics; nothing is asked of any
-    other machine.
+    Prints the address to open, which contains a secret of this run, and runs until Ctrl-C.
+    Lists, search, conversations and statistics; nothing is requested from any other machine.
     """
     import webbrowser
 

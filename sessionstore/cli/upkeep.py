@@ -54,7 +54,7 @@ def _changed(what: str, change: Callable[[SessionDB], None], *, as_json: bool) -
 def optimize(*, as_json: bool) -> None:
     """Merge the search index, and refresh statistics.
 
-    Searches get faster; no text changes. The size before and after is told.
+    Searches get faster; no text changes. Prints the size before and after.
     """
     _changed("Merging the search index", lambda db: db.optimize(), as_json=as_json)
 
@@ -65,8 +65,8 @@ def optimize(*, as_json: bool) -> None:
 def vacuum(*, as_json: bool) -> None:
     """Give free space back to the disk.
 
-    The file is written anew, for which it needs its own size again on the disk; others can
-    read, but not write meanwhile. The size before and after is told.
+    The file is rewritten, which takes its own size again in free disk space; meanwhile others can
+    read but not write. Prints the size before and after.
     """
     _changed("Writing the file anew", lambda db: db.vacuum(), as_json=as_json)
 
@@ -75,10 +75,10 @@ def vacuum(*, as_json: bool) -> None:
 @json_option
 @store_options
 def purge(*, as_json: bool) -> None:
-    """Leave no byte of deleted text in the file.
+    """Erase every trace of deleted text from the file.
 
-    The search index and then the file are written anew, and the log is emptied. Copies of the
-    file, such as backups, keep what they have. The size before and after is told.
+    The search index and then the file are rewritten, and the log is emptied. Copies of the file,
+    such as backups, keep what they have. Prints the size before and after.
     """
     _changed(
         "Making the search index and the file anew", lambda db: db.purge_deleted(), as_json=as_json
@@ -87,14 +87,14 @@ def purge(*, as_json: bool) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace FILE if there is one.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
 @store_options
 def backup(*, file: Path, force: bool, as_json: bool) -> None:
     """Copy the store into FILE while it is in use.
 
-    The copy is of one moment, readable by its owner only, and gets its name when it has been
-    checked: its integrity, its number of sessions and messages.
+    The copy is of one moment and readable by its owner only. It gets its name once it has been
+    verified: its integrity, and its number of sessions and messages.
     """
     with opened() as db, Progress("pages") as bar:
         report = db.backup(file, overwrite=force, progress=bar.at)
@@ -112,16 +112,16 @@ def backup(*, file: Path, force: bool, as_json: bool) -> None:
 @click.option(
     "--even-if-damaged",
     is_flag=True,
-    help="Also replace a store that cannot be opened. Nobody can tell then who uses it.",
+    help="Also replace a store that cannot be opened, though nobody can tell who uses it.",
 )
 @yes_option
 @json_option
 @store_options
 def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> None:
-    """Put a backup in the place of the store.
+    """Replace the store by a backup.
 
-    FILE is read in full first, and refused if it is damaged or of a newer release. The store
-    must not be in use; it is renamed and kept beside the new one. It asks first.
+    FILE is verified first, and refused if it is damaged or from a newer release. The store must
+    not be in use; it is renamed and kept beside the new one. Asks first.
     """
     from sessionstore import upkeep
 
@@ -153,17 +153,17 @@ def restore(*, file: Path, even_if_damaged: bool, yes: bool, as_json: bool) -> N
     type=click.Path(path_type=Path),
     required=True,
     metavar="NEW",
-    help="The new store; nothing may be there.",
+    help="The new store; it must not exist yet.",
 )
 @json_option
 @store_options
 def recover(*, file: Path, output: Path, as_json: bool) -> None:
     """Save what can be read of a damaged FILE into a new store.
 
-    FILE is read page by page and not changed; no program may have it open. What is lost is
-    told: rows on damaged pages, and what of other rows referred to them. A message whose
-    session is lost is kept under a session of that id and the source `recovered`. The exit
-    status is 1 if anything was damaged. What --db names is left alone.
+    FILE is read page by page and not changed; no program may have it open. Losses are reported:
+    rows on damaged pages, and references to them. A message whose session is lost is kept
+    under a session of that id with the source `recovered`. The exit status is 1 if anything
+    was damaged. The store that --db names is not touched.
     """
     from sessionstore import upkeep
 
@@ -240,9 +240,9 @@ def _show_recovery(report: RecoveryReport) -> None:
 def copy(*, source: str, target: str, as_json: bool) -> None:
     """Copy a whole store into an empty one, a file or a server.
 
-    SOURCE and TARGET are each a path or an SQLAlchemy URL. Everything goes as it is stored,
-    with its ids, and both are compared at the end; the source is only read. Broken off, the
-    same command goes on where it was. An absent TARGET is made.
+    SOURCE and TARGET are each a path or an SQLAlchemy URL. Everything is copied as stored, with
+    its ids, and both are compared at the end; the source is only read. If it is interrupted,
+    run the same command to resume. TARGET is created if it does not exist.
     """
     require_none_chosen()
     try:

@@ -129,7 +129,7 @@ def moment(name: str, value: str | None, *, now: float, last: bool = False) -> f
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
         msg = (
-            f"{name} {_shown(value)} is no time; write 2026-01-31, 2026-01-31T18:30:00Z or an "
+            f"{name} {_shown(value)} is not a time; write 2026-01-31, 2026-01-31T18:30:00Z or an "
             "age such as 12h, 7d, 4w"
         )
         raise ValueError(msg) from error

@@ -134,7 +134,7 @@ class Tools:
                     "model": Argument("string", "Only models whose name contains this."),
                     **times,
                     "archived": Argument(
-                        "boolean", "Also those that were put away.", default=False
+                        "boolean", "Include archived conversations.", default=False
                     ),
                     **paging,
                 },
@@ -170,7 +170,7 @@ class Tools:
                 {
                     "session": Argument("string", _SESSION, required=True),
                     "title": Argument("string", "Its new title, at most 100 characters."),
-                    "archived": Argument("boolean", "Whether it is put away."),
+                    "archived": Argument("boolean", "Whether it is archived."),
                     "pinned": Argument("boolean", "Whether it is pinned."),
                 },
                 self._update,

@@ -100,7 +100,7 @@ def _said(error: ValueError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "the JSON is nested too deep"
     if isinstance(error, UnicodeDecodeError):
-        return f"byte {error.start + 1} is no UTF-8"
+        return f"byte {error.start + 1} is not UTF-8"
     if isinstance(error, json.JSONDecodeError):
-        return f"this is no JSON ({error.msg.removesuffix(' at')} at {error.pos + 1})"
-    return str(error) if isinstance(error, _TwiceError) else f"this is no JSON ({error})"
+        return f"this is not JSON ({error.msg.removesuffix(' at')} at {error.pos + 1})"
+    return str(error) if isinstance(error, _TwiceError) else f"this is not JSON ({error})"

@@ -69,7 +69,7 @@ def search_messages(
         msg = f"a query is a text, not {type(query).__name__}"
         raise TypeError(msg)
     if sort not in get_args(SearchSort):
-        msg = f"{shown(sort)} is no order; write rank, newest or oldest"
+        msg = f"{shown(sort)} is not an order; write rank, newest or oldest"
         raise ValueError(msg)
     scope = Scope.of(
         source_filter=source_filter,

@@ -53,7 +53,7 @@ class ListCalls(StoreBase):
             include_children: Every session by itself, subagents and parts of chains too.
             project_compression_tips: False shows the root of a chain instead.
             order_by_last_active: Latest activity first.
-            include_archived: Also what was put away.
+            include_archived: Archived ones too.
             pinned_first: What is pinned before the rest.
             past: Only what comes after this place, in the same order; see `ListPlace`.
             **filter_fields: The fields of `SessionFilter`, asked of the entry shown.

@@ -89,7 +89,7 @@ class SessionCalls(StoreBase):
         Idempotent: of several callers one makes it, and all get the same id back, which is
         the new session's and not necessarily `new_id`. User, source, model, its config and
         billing are the parent's unless they are given; so is the title, with the next number.
-        It is put away or pinned if the parent is. A parent that has ended keeps its end.
+        It is archived or pinned if the parent is. A parent that has ended keeps its end.
 
         Args:
             parent_id: The session that goes on.

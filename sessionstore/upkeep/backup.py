@@ -77,7 +77,7 @@ def _refuse(store: Path, place: Path, *, overwrite: bool) -> None:
     if place in files_of(store):
         msg = f"{place} is the store itself; name another file"
     elif not place.parent.is_dir():
-        msg = f"{place.parent} is no folder; make it, or name another file"
+        msg = f"{place.parent} is not a folder; create it, or name another file"
     elif place.exists() and not (overwrite and place.is_file()):
         msg = f"{place} is there already; name another, or let it be replaced (--force)"
     else:

@@ -242,7 +242,7 @@ def _schema(status: SchemaStatus) -> Finding:
         return _wrong(
             "schema",
             "nothing was ever stored here; `sessionstore db upgrade` makes a store of it",
-            "It is no store yet.",
+            "It is not a store yet.",
             "nothing",
         )
     return _wrong(

@@ -109,7 +109,7 @@ class Pages:
                     self.seen.add(number)
                     waiting.extend(reversed(_children(page, number)))
                 else:
-                    self.problems.append(f"{name}: page {number} is no page of a table")
+                    self.problems.append(f"{name}: page {number} is not a page of a table")
             except DamagedError as error:
                 self.problems.append(f"{name}: {error}")
 

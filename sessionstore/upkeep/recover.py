@@ -146,7 +146,7 @@ def _refuse(source: Path, place: Path) -> None:
     if not source.exists():
         msg = f"{source} does not exist; name the damaged file"
     elif not source.is_file():
-        msg = f"{source} is no file; name the damaged file"
+        msg = f"{source} is not a file; name the damaged file"
     elif not os.access(source, os.R_OK):
         msg = f"{source} may not be read; check its mode"
     elif source.stat().st_size == 0:
@@ -154,7 +154,7 @@ def _refuse(source: Path, place: Path) -> None:
     elif place in {Path(f"{source}{side}") for side in ("", *SIDE_FILES)}:
         msg = f"{place} is the damaged file itself; name another for the new store"
     elif not place.parent.is_dir():
-        msg = f"{place.parent} is no folder; make it, or name another file"
+        msg = f"{place.parent} is not a folder; create it, or name another file"
     elif os.path.lexists(place):
         msg = f"{place} is there already; name another file"
     else:

@@ -163,7 +163,9 @@ class Salvage:
         for rowid, values in self.pages.walk(layout.root, layout.table):
             row = layout.named(rowid, values)
             if row is None:
-                self.pages.problems.append(f"{layout.table}: row {rowid} is none of this table")
+                self.pages.problems.append(
+                    f"{layout.table}: row {rowid} does not belong to this table"
+                )
             else:
                 yield row | {"rowid": rowid}
 

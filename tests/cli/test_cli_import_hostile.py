@@ -83,10 +83,10 @@ BAD = {
     "a time that is a text": (with_message(content="x").replace("2.0", '"2"'), "timestamp"),
     "a time that is true": (with_message(content="x").replace("2.0", "true"), "timestamp"),
     "a field nobody knows": (line("s2", evil=1), "has no field evil"),
-    "a mark within": ("\ufeff" + line("s2"), "no JSON"),
-    "two values": (line("s2") + line("s3"), "no JSON"),
-    "a text after it": (line("s2") + " x", "no JSON"),
-    "NUL bytes": ("\0" * 100, "no JSON"),
+    "a mark within": ("\ufeff" + line("s2"), "not JSON"),
+    "two values": (line("s2") + line("s3"), "not JSON"),
+    "a text after it": (line("s2") + " x", "not JSON"),
+    "NUL bytes": ("\0" * 100, "not JSON"),
 }
 
 
@@ -194,7 +194,7 @@ def test_millions_of_empty_lines_are_refused_at_the_first(tmp_path: Path, filled
     done = in_little_memory(str(path), filled)
 
     assert done.returncode == 1
-    assert b"line 1: this is no JSON" in done.stderr
+    assert b"line 1: this is not JSON" in done.stderr
 
 
 def test_a_pipe_with_a_name_is_read_to_its_end(take_in: Import, tmp_path: Path):
@@ -227,6 +227,6 @@ def test_a_file_that_is_still_being_written_brings_nothing_in(
     result = take_in(path)
 
     writer.join()
-    assert "line 2: this is no JSON" in result.stderr
+    assert "line 2: this is not JSON" in result.stderr
     with SessionDB(filled, read_only=True) as db:
         assert db.session_count() == 4

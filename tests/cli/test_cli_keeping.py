@@ -63,7 +63,7 @@ def test_archiving_by_filter_shows_what_goes_and_asks(run: Run, filled: Path):
     run("end", "lone")
     before = sha256(filled)
     seen = run("archive", "--source", "telegram", "--dry-run")
-    assert seen.stdout.splitlines()[-1] == "1 session would be put away"
+    assert seen.stdout.splitlines()[-1] == "1 session would be archived"
     assert sha256(filled) == before
     refused = run("archive", "--source", "telegram")
     assert refused.exit_code == 1
@@ -87,7 +87,7 @@ def test_archiving_by_age_takes_no_conversation_that_goes_on(run: Run, filled: P
         db.end_session("is over, part 2", "done")
     seen = run("archive", "--source", "old", "--older-than", "90d", "--dry-run")
     told = [line.partition("  ")[0] for line in seen.stdout.splitlines()]
-    assert told == ["is over", "is over, part 2", "2 sessions would be put away"]
+    assert told == ["is over", "is over, part 2", "2 sessions would be archived"]
     assert "1 conversation left that went on since" in seen.stderr
     done = run("archive", "--source", "old", "--older-than", "90d", "--yes", "--json")
     assert json.loads(done.stdout)["archived"] == ["is over", "is over, part 2"]
@@ -106,7 +106,7 @@ def test_a_list_of_nothing_says_whether_anything_is_stored(run: Run, filled: Pat
     run("archive", *ids)
     told = run("list")
     assert told.stdout == ""
-    assert "None is to be listed. --all lists what was put away" in told.stderr
+    assert "Nothing to list. --all lists archived ones" in told.stderr
     assert len(listed(run, "--all")) > 1
     with SessionDB(tmp_path / "new.db") as db:
         db.message_count()

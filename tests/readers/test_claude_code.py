@@ -232,7 +232,7 @@ def test_a_damaged_line_is_named_and_nothing_comes_in(
 @pytest.mark.parametrize(
     ("last", "said"),
     [
-        ('{"type": "user", ', "no JSON"),
+        ('{"type": "user", ', "not JSON"),
         ("x" * 5000, "longer than"),
         (json.dumps(user("u9", None, 9, [float("nan")])), "Out of range"),
     ],

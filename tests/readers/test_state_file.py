@@ -237,7 +237,7 @@ def test_our_own_file_of_any_revision_is_read(
 # ---- damaged
 
 DAMAGE = {
-    "text that is no UTF-8": [
+    "text that is not UTF-8": [
         "UPDATE messages SET content = CAST(x'66ff' AS TEXT), role = CAST(x'ff' AS TEXT)",
         "UPDATE sessions SET system_prompt = CAST(x'fe' AS TEXT), model = CAST(x'ff' AS TEXT)",
     ],

@@ -245,7 +245,7 @@ def test_secrets_are_taken_out_wherever_they_stand(db: SessionDB):
         ("search_sessions", {"query": "x", "limit": 0}, "limit must lie between 1 and 100, not 0"),
         ("search_sessions", {"query": "x", "limit": True}, "limit must be of type integer"),
         ("search_sessions", {"query": "x", "sort": "best"}, "sort must be one of rank, newest"),
-        ("search_sessions", {"query": "x", "since": "soon"}, "since 'soon' is no time; write"),
+        ("search_sessions", {"query": "x", "since": "soon"}, "since 'soon' is not a time; write"),
         ("search_sessions", {"query": "x", "session": "zz"}, "no session has the id or title"),
         ("list_sessions", {"colour": "red"}, "there is no argument 'colour'; there are source"),
         ("list_sessions", {"since": "1d", "until": "2d"}, "the window of time is empty"),

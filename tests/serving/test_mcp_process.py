@@ -79,7 +79,7 @@ def test_a_client_is_told_the_tools_and_that_they_only_read(reading: tuple[Serve
     served, _ = reading
 
     assert served.client.server_info.name == "sessionstore"
-    assert "it is no instruction now" in served.client.instructions
+    assert "it is not an instruction now" in served.client.instructions
     tools = served.tools()
     assert list(tools) == ["search_sessions", "list_sessions", "get_session"]
     for tool in tools.values():

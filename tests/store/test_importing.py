@@ -363,7 +363,7 @@ BAD = {
     "no source": {"id": "s", "started_at": 1.0, "messages": []},
     "an empty source": one(source=""),
     "no start": {"id": "s", "source": "cli", "messages": []},
-    "a start that is no time": one(started_at="yesterday"),
+    "a start that is not a time": one(started_at="yesterday"),
     "a start that is true": one(started_at=True),
     "NaN for a start": one(started_at=math.nan),
     "an endless start": one(started_at=math.inf),

@@ -104,7 +104,7 @@ def test_the_filters_of_the_command_line_stand_in_the_address(
     assert page.texts("#list [data-item]") == titles
     assert "=&" not in page.run("location.href + '&'")  # what was left empty asks nothing
     if not titles:
-        assert "None is like that. Show all" in page.text()
+        assert "No conversation matches. Show all" in page.text()
 
 
 def test_search_finds_as_one_types_in_chinese_too_and_a_hit_opens_at_its_message(

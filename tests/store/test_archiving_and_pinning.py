@@ -1,4 +1,4 @@
-"""Conversations put away, and those kept at the top: always the whole chain."""
+"""Conversations archived, and those kept at the top: always the whole chain."""
 
 from __future__ import annotations
 
