@@ -59,7 +59,7 @@ class Database:
         location: Where it is.
         engine: Its connections.
         read_only: Nothing may be written, locked or created.
-        queue: Where its writers stand in line, behind those of other stores.
+        queue: Where its writers queue, behind those of other stores.
         guard: Looks at each transaction as it begins, and raises if it must not go on; on a
             server at those that find the schema at another revision than `revision`.
         revision: What the schema was at when `guard` was made.
@@ -228,7 +228,7 @@ def open_database(location: Location, settings: StoreSettings) -> Database:
         hide_parameters=True,
     )
     event.listen(engine, "begin", _begin)
-    # Whoever holds the line for longer than some attempts take has stopped, or has much to do.
+    # Whoever holds the queue for longer than some attempts take has stopped, or has much to do.
     queue = WriterQueue(location.path, settings.write_patience_s / 4)
     database = Database(location, engine, read_only=False, queue=queue)
     try:

@@ -1,10 +1,10 @@
-"""One line for the writers of all processes: an advisory lock on a file beside the database.
+"""A queue for the writers of all processes: an advisory lock on a file beside the database.
 
 SQLite gives its write lock to whoever asks at the right moment: those who wait ask again after
 pauses of up to 100 ms, so one of many writers may wait for seconds
 (https://www.sqlite.org/c3ref/busy_timeout.html). The kernel wakes those who wait for a `flock`
 in the order in which they came. So writers take that first, and then find SQLite's own lock
-free. That one stays the authority: where the line cannot be kept, each goes on without it.
+free. That one stays the authority: where there can be no queue, each goes on without it.
 
 KeyboardInterrupt may strike between any two steps of Python, and leaves nothing held: the
 interpreter looks for signals after a call into C, not before it, so a `finally` whose first
@@ -49,45 +49,45 @@ _REMOTE = frozenset(
 
 
 class WriterQueue:
-    """The line of one store; used by one thread at a time.
+    """The queue of one store; used by one thread at a time.
 
     The file is made by the first write, mode 0600, and always empty. The last store to close
     removes it: whoever else had the lock still has the database open, and so its `-shm` is
     there. Whoever opened the file but had not yet the lock finds it gone and makes it anew.
     One that stays, since a program was killed, is used and removed by the next; if it goes
-    while stores are open, those opened later stand in another line.
+    while stores are open, those opened later stand in another queue.
 
     Attributes:
         forgotten: The process was forked off while the store was open.
     """
 
     def __init__(self, path: Path | None, patience_s: float) -> None:
-        """Prepare the line; no file is touched.
+        """Prepare the queue; no file is touched.
 
         Args:
-            path: The database; None if it is on a server, which keeps a line of its own.
-            patience_s: How long to stand in line before going on without it.
+            path: The database; None if it is on a server, which queues writers itself.
+            patience_s: How long to queue before going on without it.
         """
         self._path, self._patience_s = path, patience_s
         self._aside = path is None or not _POSSIBLE
         self.forgotten = False
-        self._line: _Line | None = None
+        self._place: _Place | None = None
 
     def run(self, call: Callable[[*Ts], T], /, *args: *Ts) -> T:
-        """Call a function while no other writer that stands in line does anything."""
+        """Call a function while no other writer that queues does anything."""
         if self._aside:
             return call(*args)
         try:
-            line = self._line
-            if line is None or not (line.had and line.take_at_once()):
+            place = self._place
+            if place is None or not (place.had and place.take_at_once()):
                 self._join()
             return call(*args)
         finally:
-            line = self._line
-            if line is not None:
-                # In this order, and no other call before: see `_Line`.
-                line.wanted = None
-                flock(line.descriptor, LOCK_UN)
+            place = self._place
+            if place is not None:
+                # In this order, and no other call before: see `_Place`.
+                place.wanted = None
+                flock(place.descriptor, LOCK_UN)
 
     def close(self, *, last: Callable[[], bool]) -> None:
         """Leave; the file goes with the last. Never raises.
@@ -99,67 +99,67 @@ class WriterQueue:
             return
         try:
             if last() and self._name.exists():
-                line = self._line or self._open()
-                self._line = line
-                if line and line.take_at_once() and line.is_ours(self._name) and last():
+                place = self._place or self._open()
+                self._place = place
+                if place and place.take_at_once() and place.is_ours(self._name) and last():
                     self._name.unlink()
         except OSError as error:
             logger.debug("%s stays: %s", self._name, error)
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        place, self._place = self._place, None
+        if place is not None:
+            place.close()
 
     def forget(self) -> None:
         """Let go of the file in a process that was forked off, which shares it unasked."""
         self._aside = self.forgotten = True
-        line, self._line = self._line, None
-        if line is not None:
-            line.drop()
+        place, self._place = self._place, None
+        if place is not None:
+            place.drop()
 
     @property
     def _name(self) -> Path:
         return Path(f"{self._path}{SUFFIX}")
 
     def _join(self) -> None:
-        """Stand in line until it is our turn, or until the patience is over."""
+        """Queue until it is our turn, or until the patience is over."""
         ends_at = time.monotonic() + self._patience_s
         try:
             while True:
-                line = self._line
-                if line is None:
-                    line = self._open()
-                    if line is None:
+                place = self._place
+                if place is None:
+                    place = self._open()
+                    if place is None:
                         return
-                    self._line = line
-                if not line.enter(ends_at - time.monotonic()):
+                    self._place = place
+                if not place.enter(ends_at - time.monotonic()):
                     return
-                if line.had or os.fstat(line.descriptor).st_nlink:
-                    line.had = True
+                if place.had or os.fstat(place.descriptor).st_nlink:
+                    place.had = True
                     return
                 # The last to close removed it: others stand at another file of that name.
-                self._line = None
-                line.close()
+                self._place = None
+                place.close()
         except OSError as error:  # ENOLCK, EOPNOTSUPP, EINVAL: there are no locks here
             self._step_aside(error)
 
-    def _open(self) -> _Line | None:
+    def _open(self) -> _Place | None:
         if _is_remote(self._name.parent):
             self._step_aside("it is on a network file system")
             return None
         # Another user's link does not lead us anywhere, nor does an owner's lock bind others.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        return _Line(os.open(self._name, flags, 0o600))
+        return _Place(os.open(self._name, flags, 0o600))
 
     def _step_aside(self, why: object) -> None:
         self._aside = True
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
-        logger.debug("%s: writers do not stand in line here: %s", self._path, why)
+        place, self._place = self._place, None
+        if place is not None:
+            place.close()
+        logger.debug("%s: writers do not queue here: %s", self._path, why)
 
 
-class _Line:
-    """A place in the line: an open file, and a thread that waits where waiting takes long.
+class _Place:
+    """A place in the queue: an open file, and a thread that waits where waiting takes long.
 
     A wait in the kernel cannot be broken off. So a thread of its own does it, on a descriptor
     of its own for the same open file, and is the only one to close that. What it gets is the
@@ -247,7 +247,7 @@ class _Line:
             self._threads_descriptor = os.dup(self.descriptor)
             try:
                 _thread.start_new_thread(
-                    _wait_in_line,
+                    _wait_in_queue,
                     (weakref.ref(self), self._threads_descriptor, self._requests),
                 )
             except RuntimeError:  # no more threads
@@ -267,17 +267,19 @@ class _Line:
             self._waits = self._overdue = False
 
 
-def _wait_in_line(line: weakref.ref[_Line], descriptor: int, requests: SimpleQueue[bool]) -> None:
+def _wait_in_queue(
+    place: weakref.ref[_Place], descriptor: int, requests: SimpleQueue[bool]
+) -> None:
     """Wait for the lock, each time that somebody asks; what a thread does."""
     try:
         while requests.get():
             flock(descriptor, LOCK_EX)
-            if (asking := line()) is None:
+            if (asking := place()) is None:
                 return
             asking._serve(descriptor)  # noqa: SLF001 - a part of it
             del asking
     except OSError as error:
-        logger.debug("waiting in line failed: %s", error)
+        logger.debug("waiting in the queue failed: %s", error)
     finally:
         os.close(descriptor)
 

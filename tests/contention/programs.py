@@ -76,8 +76,8 @@ def hold_write_lock(link: Connection, path: str) -> None:
     link.send("free")
 
 
-def sit_in_line(link: Connection, path: str) -> None:
-    """Hold the file of the line, as any program may, until told to let go."""
+def sit_in_queue(link: Connection, path: str) -> None:
+    """Hold the file of the queue, as any program may, until told to let go."""
     descriptor = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     link.send("held")
@@ -85,8 +85,8 @@ def sit_in_line(link: Connection, path: str) -> None:
     os.close(descriptor)
 
 
-def stop_in_line(link: Connection, path: str) -> None:
-    """Come first in line, and stop there as by Ctrl-Z."""
+def stop_in_queue(link: Connection, path: str) -> None:
+    """Come first in the queue, and stop there as by Ctrl-Z."""
 
     def stop() -> None:
         link.send(os.getpid())

@@ -107,7 +107,7 @@ with SessionDB(path) as db:
     assert ours.recv() == "there"
     forked.set()
     holding.join()
-    # The child, which lives on, does not hold the line for the parent.
+    # The child, which lives on, does not hold the queue for the parent.
     import fcntl
     other = os.open(path + "-lock", os.O_RDWR)
     fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

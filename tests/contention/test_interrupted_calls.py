@@ -98,7 +98,7 @@ for number in range(1, 4):
     except KeyboardInterrupt:
         pass
     fcntl.flock(other, fcntl.LOCK_UN)
-    # The place in the line may come to its turn with nobody there, and must not stay: who
+    # The place in the queue may come to its turn with nobody there, and must not stay: who
     # asks now would wait for ever.
     fcntl.flock(other, fcntl.LOCK_EX)
     fcntl.flock(other, fcntl.LOCK_UN)

@@ -14,7 +14,7 @@ import pytest
 
 from sessionstore import SessionDB, StoreBusyError, StoreSettings, queueing
 
-# Stands in line for a quarter of it.
+# Queues for a quarter of it.
 QUICK = StoreSettings(
     write_patience_s=0.8, write_min_attempts=3, busy_timeout_s=0.05, retry_pause_s=(0.01, 0.02)
 )
@@ -33,15 +33,15 @@ def names(path: Path) -> list[str]:
     return sorted(each.name for each in path.parent.iterdir())
 
 
-def standing_in_line(path: Path) -> int:
-    """How many processes wait for the file of the line."""
+def queued(path: Path) -> int:
+    """How many processes wait for the file of the queue."""
     inode = Path(f"{path}-lock").stat().st_ino
     waiting = re.compile(rf"-> FLOCK .*:{inode} ")
     return len(waiting.findall(Path("/proc/locks").read_text()))
 
 
 def test_who_came_first_writes_first(made, start):
-    sitter = start("sit_in_line", made)
+    sitter = start("sit_in_queue", made)
     sitter.hear()
     writers = []
     for number in range(1, 7):
@@ -50,15 +50,15 @@ def test_who_came_first_writes_first(made, start):
         writer.tell()
         writers.append(writer)
         ends_at = time.monotonic() + 30
-        while standing_in_line(made) < number and time.monotonic() < ends_at:
+        while queued(made) < number and time.monotonic() < ends_at:
             time.sleep(0.005)
-        assert standing_in_line(made) == number
+        assert queued(made) == number
     sitter.tell()
     assert [writer.rest() for writer in writers] == [[number] for number in range(1, 7)]
 
 
 def test_a_program_that_sits_in_line_is_stepped_past(made, start):
-    sitter = start("sit_in_line", made)
+    sitter = start("sit_in_queue", made)
     sitter.hear()
     with SessionDB(made, settings=QUICK) as db:
         for number in range(1, 4):
@@ -70,7 +70,7 @@ def test_a_program_that_sits_in_line_is_stepped_past(made, start):
 
 
 def test_a_program_that_was_stopped_in_line_is_stepped_past(made, start):
-    stopped = start("stop_in_line", made)
+    stopped = start("stop_in_queue", made)
     process = stopped.hear()
     with SessionDB(made, settings=QUICK) as db:
         assert db.append_message("s", "user", "x") == 1
@@ -80,8 +80,8 @@ def test_a_program_that_was_stopped_in_line_is_stepped_past(made, start):
 
 
 def test_both_locks_held_for_too_long_are_reported_and_nothing_is_written(made, start):
-    """The wait in line counts as waiting."""
-    sitter, holder = start("sit_in_line", made), start("hold_write_lock", made)
+    """The wait in the queue counts as waiting."""
+    sitter, holder = start("sit_in_queue", made), start("hold_write_lock", made)
     assert (sitter.hear(), holder.hear()) == ("held", "held")
     with SessionDB(made, settings=QUICK) as db:
         with pytest.raises(StoreBusyError, match="nothing was written") as caught:
@@ -94,7 +94,7 @@ def test_both_locks_held_for_too_long_are_reported_and_nothing_is_written(made, 
         assert db.append_message("s", "user", "x") == 1
 
 
-def test_whatever_changes_the_file_does_so_in_line(made):
+def test_whatever_changes_the_file_does_so_in_its_turn(made):
     """What SQLite's WAL-reset fault needs is a checkpoint beside another's commit."""
     seen: dict[str, bool] = {}
     settings = StoreSettings(checkpoint_every_writes=1)
@@ -132,7 +132,7 @@ def test_who_only_reads_makes_no_file_and_waits_for_nobody(made, start):
     with SessionDB(made) as db:
         assert db.message_count("s") == 0
         assert f"{made.name}-lock" not in names(made)
-    sitter = start("sit_in_line", made)
+    sitter = start("sit_in_queue", made)
     sitter.hear()
     for read_only in (False, True):
         with SessionDB(made, read_only=read_only) as db:
