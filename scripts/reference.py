@@ -31,8 +31,8 @@ _COMMANDS = """\
 Written by `python scripts/reference.py`; a test holds it against the commands.
 
 Results go to stdout, messages to stderr. Exit status: 0 success, 1 an error, told in one line,
-2 wrong usage. `NO_COLOR` is honoured, nothing is cut or coloured in a pipe, and terminal escapes in
-stored text are written out, such as `\\x1b`, rather than obeyed.
+2 wrong usage. `NO_COLOR` is honoured; in a pipe nothing is coloured, nor cut unless `COLUMNS` is
+set; and terminal escapes in stored text are written out, such as `\\x1b`, rather than obeyed.
 
 Every command takes these, before or after its name (`copy` names its two stores itself):
 
@@ -98,7 +98,8 @@ with SessionDB("state.db") as db:  # or SessionDB(url="postgresql+psycopg://..."
 
 One call is one transaction unless its docstring says otherwise, and is tried again while other
 programs are in the way. A store may be shared by all threads of a process. Times are epoch
-seconds, UTC, as floats. `AsyncSessionDB` has the same calls, to be awaited.
+seconds, UTC, as floats. `AsyncSessionDB` has the same calls, to be awaited
+(`iter_export` is for `async for`, `sanitize_title` is called as it is).
 """
 
 _SCHEMA = """\
@@ -107,7 +108,8 @@ _SCHEMA = """\
 Written by `python scripts/reference.py` from the mapped classes, as revision {revision} leaves
 them; a test holds it against them. The same tables stand on PostgreSQL, where `REAL` is `double
 precision`, and `INTEGER` `bigint` for ids and counters. Write through the package alone: it keeps
-counters, order and the search index right. To read, any program of SQLite's will do:
+counters, order and the search index right. For reading, any SQLite client will do (`unixepoch()`
+needs SQLite 3.38):
 
 ```sql
 -- What was in use this week, and what for.
@@ -156,9 +158,7 @@ def _section(command: click.Command, path: str) -> str:
         and each.name not in _EVERYWHERE
         and not {"--db", "--url"} & set(each.opts)
     ]
-    names = [
-        f"{each.human_readable_name.upper()}{'...' if each.nargs < 0 else ''}" for each in arguments
-    ]
+    names = [_named(each) for each in arguments]
     usage = " ".join((path, *(["[OPTIONS]"] if options else []), *names))
     parts = [f"## `{usage}`", inspect.cleandoc(command.help or "")]
     own = [each for each in options if each.name not in FILTER_NAMES]
@@ -167,6 +167,12 @@ def _section(command: click.Command, path: str) -> str:
     if own:
         parts.append(_table(own))
     return "\n\n".join(parts) + "\n"
+
+
+def _named(argument: click.Argument) -> str:
+    name = argument.human_readable_name.upper()
+    shown = name if argument.required else f"[{name}]"
+    return f"{shown}..." if argument.nargs < 0 else shown
 
 
 def _table(options: Sequence[click.Option]) -> str:

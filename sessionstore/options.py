@@ -25,6 +25,8 @@ _YEAR_OR_DAYS = re.compile(r"(?:19|20|21)\d\d", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _YEAR = re.compile(r"[1-9]\d{3}", re.ASCII)
 _SECONDS = re.compile(r"\d{1,12}(\.\d*)?", re.ASCII)
+# With its unit, since a bare number is epoch seconds.
+_AGE = re.compile(r"\d{1,12}(\.\d*)?[smhdw]", re.ASCII)
 # One less than SQLite counts to: a list asks for one more than it shows.
 _WHOLE, _LARGEST_COUNT = re.compile(r"\d{1,19}", re.ASCII), 2**63 - 2
 
@@ -258,7 +260,7 @@ def _characters(
 
 
 def since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    """Read an option as epoch seconds: an ISO date or time, a year, or epoch seconds.
+    """Read an option as epoch seconds: an ISO date or time, an age, a year, or epoch seconds.
 
     Local time unless it names a zone; a bare date or year means its first moment. Four digits
     are a year: as epoch seconds they would be within the first three hours of 1970.
@@ -294,9 +296,11 @@ def moment_of(value: str, *, last: bool) -> float:
             return first.timestamp() - (1e-6 if last else 0)
         if _SECONDS.fullmatch(value):
             return float(value)
+        if _AGE.fullmatch(value):
+            return time.time() - age_in_seconds(value)
         return datetime.fromisoformat(value).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(
-            f"{safe(value)!r} is not a time; write 2026-01-31, 2026-01-31T18:30, 2026 or epoch "
-            "seconds"
+            f"{safe(value)!r} is not a time; write 2026-01-31, 2026-01-31T18:30, 7d, 2026 or "
+            "epoch seconds"
         ) from error

@@ -136,7 +136,7 @@ def archive(
     out chains whose latest part is open or was active later than the filters say.
     """
     if bool(sessions) == asks_something(wanted):
-        raise click.UsageError("name sessions, or say by filters which; one of the two")
+        raise click.UsageError("either name sessions or choose them by filters")
     with opened(to_write=not dry_run) as db:
         found = resolve_sessions(db, sessions) if sessions else db.session_ids(wanted)
         chains = _chains(db, found)
@@ -267,8 +267,12 @@ def prune(
         write_json(report | {"skipped": stayed, "dry_run": dry_run})
     else:
         _show_skipped(failed)
-        gone = _counted(report["pruned"], report["messages"])
-        click.echo(f"{gone} {_done('deleted', dry_run=dry_run)}; {len(stayed):,} skipped")
+        if plan["pruned"]:
+            gone = f"{_counted(report['pruned'], report['messages'])} "
+            gone += _done("deleted", dry_run=dry_run)
+        else:
+            gone = "nothing to delete"
+        click.echo(f"{gone}; {len(stayed):,} skipped")
     if failed:
         click.get_current_context().exit(1)
 

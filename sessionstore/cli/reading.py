@@ -105,7 +105,7 @@ def show(
     title, or the beginning of exactly one id.
     """
     if last is not None and around is not None:
-        raise click.UsageError("--last and --around are two ways to cut it; give one")
+        raise click.UsageError("--last and --around cannot be combined")
     with opened() as db:
         session_id = resolve_session(db, session)
         record = db.get_session(session_id)
@@ -131,6 +131,8 @@ def show(
 @click.argument("query", nargs=-1, required=True)
 @click.option("--source", "sources", multiple=True, help="Only this source; may be repeated.")
 @click.option("--role", "roles", multiple=True, help="Only this role; may be repeated.")
+@click.option("--session", metavar="SESSION", help="Only this session.")
+@click.option("--user", help="Only sessions of exactly this user.")
 @click.option("--since", callback=since, metavar="TIME", help="Only messages since then.")
 @click.option("--until", callback=until, metavar="TIME", help="Only messages up to then.")
 @click.option(
@@ -147,6 +149,7 @@ def show(
     type=Count(),
     help="At most this many hits.",
 )
+@click.option("--offset", default=0, type=Count(), help="Leave out this many of the first hits.")
 @json_option
 @store_options
 def search(
@@ -154,28 +157,37 @@ def search(
     query: tuple[str, ...],
     sources: Sequence[str],
     roles: Sequence[str],
+    session: str | None,
+    user: str | None,
     since: float | None,
     until: float | None,
     sort: str,
     limit: int,
+    offset: int,
     as_json: bool,
 ) -> None:
     """Search the text of messages.
 
     A term is found wherever it stands, in any script, punctuation included; case and accents do
     not matter. "a phrase", begin*, AND, OR and NOT work as expected. Write -- before a QUERY
-    that begins with a dash. TIME is an ISO date or time (local unless it names a zone), a
-    year, or epoch seconds.
+    that begins with a dash. TIME is an ISO date or time (local unless it names a zone), an age
+    such as 7d, a year, or epoch seconds.
     """
+    asked = " ".join(query)
+    if since is not None and until is not None and since > until:
+        raise click.UsageError("--since is later than --until: nothing could be found")
     with opened() as db:
         hits = db.search_messages(
-            " ".join(query),
+            asked,
             source_filter=list(sources) or None,
             role_filter=list(roles) or None,
+            session_id=None if session is None else resolve_session(db, session),
+            user_id=user,
             since=since,
             until=until,
             sort=cast("SearchSort", sort),
             limit=limit,
+            offset=offset,
         )
     if as_json:
         write_json(hits)
@@ -184,7 +196,7 @@ def search(
 
         render.search_hits(hits)
     else:
-        talk("Nothing found.")
+        talk("Nothing found." if asked.strip() else "Nothing found: the query is empty.")
 
 
 @click.command()

@@ -67,7 +67,10 @@ def existing_location() -> Location:
     """
     location = chosen_location()
     if location.path is not None and not location.path.exists():
-        raise Failure(f"{location} does not exist; name another with --db, or store something")
+        raise Failure(
+            f"{location} does not exist; name another store with --db, or create one: "
+            "sessionstore db upgrade"
+        )
     return location
 
 
@@ -95,7 +98,9 @@ def resolve_session(db: SessionDB, name: str) -> str:
         AmbiguousSessionError: Several ids begin so.
         SessionNotFoundError: None does.
     """
-    message = f"no session has the id or title {safe(name)!r}; a list shows what there is"
+    message = (
+        f"no session has the id or title {safe(name)!r}; sessionstore list shows those there are"
+    )
     if not name or not _is_text(name):
         raise SessionNotFoundError(name, message)
     if db.get_session(name) is not None:

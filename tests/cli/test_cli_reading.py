@@ -320,7 +320,9 @@ def test_the_store_may_be_named_after_the_command(run: Run, filled: Path, tmp_pa
     assert run("list", "--db", str(filled), db=nowhere).exit_code == 0
     assert run("db", "current", "--db", str(filled), db=nowhere).exit_code == 0
     assert run("list", "--url", f"sqlite:///{filled}").exit_code == 2
-    assert "absent.db does not exist; name another with --db" in run("list", db=nowhere).stderr
+    assert (
+        "absent.db does not exist; name another store with --db" in run("list", db=nowhere).stderr
+    )
     assert run("list", db=nowhere).exit_code == 1
     assert not nowhere.exists()
 
@@ -331,3 +333,33 @@ def test_a_path_may_have_any_character(run: Run, filled: Path, tmp_path: Path):
 
     assert run("list", db=odd).exit_code == 0
     assert json.loads(run("db", "current", "--json", db=odd).stdout)["up_to_date"]
+
+
+def test_a_search_is_narrowed_to_a_session_a_user_and_a_later_page(run: Run):
+    def found(*options: str) -> list[str]:
+        hits = json.loads(run("search", "chat-send", "--json", *options).stdout)
+        return [hit["session_id"] for hit in hits]
+
+    assert found() == ["20250101_a2", "20250101_a1"]
+    assert found("--session", "Fix the build") == ["20250101_a1"]
+    assert found("--session", "20250101_a2") == ["20250101_a2"]
+    assert found("--user", "u1") == ["20250101_a1"]
+    assert found("--offset", "1") == ["20250101_a1"]
+    assert run("search", "x", "--session", "nope").exit_code == 1
+
+
+def test_a_time_of_a_search_may_be_an_age(run: Run, filled: Path):
+    with SessionDB(filled) as db:
+        db.append_message("lone", "user", "just now: chat-send")
+
+    hits = json.loads(run("search", "chat-send", "--json", "--since", "2h").stdout)
+    assert [hit["session_id"] for hit in hits] == ["lone"]
+    hits = json.loads(run("search", "chat-send", "--json", "--until", "2h").stdout)
+    assert len(hits) == 2
+
+
+def test_a_range_of_times_that_nothing_is_in_is_wrong_usage(run: Run):
+    refused = run("search", "x", "--since", "2026-02-01", "--until", "2026-01-01")
+    assert refused.exit_code == 2
+    assert "nothing could be found" in refused.stderr
+    assert "the query is empty" in run("search", "  ").stderr
