@@ -25,13 +25,14 @@ _SQLITE_UNAVAILABLE = {
     sqlite3.SQLITE_READONLY: "it is read-only; check the modes of the file and its folder",
     sqlite3.SQLITE_IOERR: "reading or writing failed; check the disk",
     sqlite3.SQLITE_CORRUPT: (
-        "the file is damaged; restore a backup, or save what can be read: sessionstore recover"
+        "the file is damaged; restore a backup, or save what can be read: "
+        "sessionstore recover FILE -o NEW"
     ),
     sqlite3.SQLITE_FULL: "the disk is full; nothing was written, free some space and try again",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and may be written",
     sqlite3.SQLITE_NOTADB: (
         "this is not a SQLite database; name another file, or, if it was one, save what can be "
-        "read: sessionstore recover"
+        "read: sessionstore recover FILE -o NEW"
     ),
     sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite can hold",
 }

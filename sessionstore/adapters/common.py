@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from sessionstore.aio import AsyncSessionDB
@@ -21,6 +23,16 @@ AsyncStore: TypeAlias = AsyncSessionDB | Store
 # By process and place.
 _shared: dict[tuple[int, Location], SessionDB] = {}
 _opening = threading.Lock()
+
+
+@contextmanager
+def from_extra(name: str) -> Iterator[None]:
+    """Import a framework; where it is missing, say which extra brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        msg = f"{error.name} is not installed: pip install 'sessionstore[{name}]'"
+        raise ModuleNotFoundError(msg, name=error.name) from error
 
 
 def opened(store: Store) -> SessionDB:

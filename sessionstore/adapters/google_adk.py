@@ -15,25 +15,26 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
-from google.adk.errors import StaleSessionError
-from google.adk.errors.already_exists_error import AlreadyExistsError
-from google.adk.errors.session_not_found_error import SessionNotFoundError
-from google.adk.events.event import Event
-from google.adk.sessions import Session, State
-from google.adk.sessions.base_session_service import (
-    BaseSessionService,
-    GetSessionConfig,
-    ListSessionsResponse,
-)
-from google.genai import types
-from pydantic_core import to_jsonable_python
-
 from sessionstore import errors
-from sessionstore.adapters.common import AsyncStore, awaited, countable
+from sessionstore.adapters.common import AsyncStore, awaited, countable, from_extra
 from sessionstore.readers.kept import keep, kept, tool_call
 from sessionstore.records import MessageRecord, SessionRecord
 from sessionstore.search.body import text_of
 from sessionstore.store import SessionDB
+
+with from_extra("google-adk"):
+    from google.adk.errors import StaleSessionError
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+    from google.adk.events.event import Event
+    from google.adk.sessions import Session, State
+    from google.adk.sessions.base_session_service import (
+        BaseSessionService,
+        GetSessionConfig,
+        ListSessionsResponse,
+    )
+    from google.genai import types
+    from pydantic_core import to_jsonable_python
 
 FRAMEWORK = "google-adk"
 

@@ -14,26 +14,27 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
-from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    ChatMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    message_to_dict,
-    messages_from_dict,
-)
-
-from sessionstore.adapters.common import Store, opened
+from sessionstore.adapters.common import Store, from_extra, opened
 from sessionstore.aio import AsyncSessionDB
 from sessionstore.errors import SessionNotFoundError
 from sessionstore.readers import langchain_messages
 from sessionstore.readers.kept import kept
 from sessionstore.records import MessageRecord
 from sessionstore.store import SessionDB
+
+with from_extra("langchain"):
+    from langchain_core.chat_history import BaseChatMessageHistory
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        ChatMessage,
+        HumanMessage,
+        SystemMessage,
+        ToolCall,
+        ToolMessage,
+        message_to_dict,
+        messages_from_dict,
+    )
 
 T = TypeVar("T")
 

@@ -13,15 +13,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from agents import RunResult, RunResultStreaming, SessionSettings, TResponseInputItem
-from agents.memory.session_settings import coerce_session_settings
-
-from sessionstore.adapters.common import AsyncStore, awaited
+from sessionstore.adapters.common import AsyncStore, awaited, from_extra
 from sessionstore.errors import SessionNotFoundError
 from sessionstore.readers.kept import kept, opaque
 from sessionstore.readers.openai_items import ROLES, message_of
 from sessionstore.records import MessageRecord
 from sessionstore.search.body import text_of
+
+with from_extra("openai-agents"):
+    from agents import RunResult, RunResultStreaming, SessionSettings, TResponseInputItem
+    from agents.memory.session_settings import coerce_session_settings
 
 FRAMEWORK = "openai-agents"
 

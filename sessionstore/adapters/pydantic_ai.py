@@ -20,29 +20,30 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import TypeAdapter
-from pydantic_ai.conversation_store import (
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelMessagesTypeAdapter,
-    ModelResponse,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-
-from sessionstore.adapters.common import AsyncStore, awaited, countable
+from sessionstore.adapters.common import AsyncStore, awaited, countable, from_extra
 from sessionstore.errors import ConflictError, SessionNotFoundError
 from sessionstore.readers.kept import keep, kept, tool_call
 from sessionstore.records import MessageRecord, SessionRecord
 from sessionstore.store import SessionDB
+
+with from_extra("pydantic-ai"):
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelMessagesTypeAdapter,
+        ModelResponse,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
 
 FRAMEWORK = "pydantic-ai"
 _RECORDS = TypeAdapter(ConversationRecord)

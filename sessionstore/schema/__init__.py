@@ -17,6 +17,7 @@ from sessionstore.schema.status import (
     check_supported,
     read_status,
     require_current,
+    upgrade_command,
 )
 from sessionstore.schema.walk import (
     RevisionInfo,
@@ -39,4 +40,5 @@ __all__ = [
     "read_status",
     "require_current",
     "upgrade",
+    "upgrade_command",
 ]

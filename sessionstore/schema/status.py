@@ -202,6 +202,12 @@ def check_supported_by(
         raise SchemaTooNewError(msg, found=status.label, supported=newest)
 
 
+def upgrade_command(location: Location) -> str:
+    """Give the command that upgrades a store, ready for a shell."""
+    option = "--db" if location.path else "--url"
+    return f"sessionstore db upgrade {option} {shlex.quote(str(location))}"
+
+
 def require_current(status: SchemaStatus, location: Location) -> None:
     """Refuse a database that has to be upgraded first.
 
@@ -210,8 +216,7 @@ def require_current(status: SchemaStatus, location: Location) -> None:
     """
     if status.up_to_date:
         return
-    option = "--db" if location.path else "--url"
-    command = f"sessionstore db upgrade {option} {shlex.quote(str(location))}"
+    command = upgrade_command(location)
     if status.empty:
         absent = location.path is not None and not location.path.exists()
         found = "does not exist" if absent else "is empty"

@@ -198,7 +198,7 @@ def _begin(target: Connection, source_name: str) -> bool:
             others = others.where(~_OWN_META)
         if count := target.execute(others).scalar_one():
             msg = (
-                f"the target holds data of its own ({count} rows of {table.name}); "
+                f"the target holds data of its own (rows of {table.name}: {count:,}); "
                 "name an empty store. Nothing was written"
             )
             raise ConflictError(msg)

@@ -13,9 +13,10 @@ from sqlalchemy import Connection
 from sessionstore import queueing
 from sessionstore.engine import Database
 from sessionstore.errors import SessionStoreError
+from sessionstore.location import Location
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.repository import prompts
-from sessionstore.schema import SchemaStatus, read_status
+from sessionstore.schema import SchemaStatus, read_status, upgrade_command
 from sessionstore.upkeep.backup import SIDE_FILES
 from sessionstore.upkeep.derived import differing, miscounted, misdated, schema_objects
 
@@ -99,7 +100,7 @@ def sound(database: Database) -> Iterator[Finding]:
     if database.location.path is not None:
         yield from _asked(database, "file", _integrity)
         yield from _asked(database, "references", _references)
-    yield from _asked(database, "schema", lambda db: [_schema(read_status(db))])
+    yield from _asked(database, "schema", lambda db: [_schema(read_status(db), database.location)])
 
 
 def _asked(
@@ -235,19 +236,19 @@ def _references(connection: Connection) -> list[Finding]:
     ]
 
 
-def _schema(status: SchemaStatus) -> Finding:
+def _schema(status: SchemaStatus, location: Location) -> Finding:
     if status.up_to_date:
         return _fine("schema", f"{status.label}, the newest")
     if status.empty:
         return _wrong(
             "schema",
-            "nothing was ever stored here; `sessionstore db upgrade` makes a store of it",
+            f"nothing was ever stored here; to make a store of it: {upgrade_command(location)}",
             "It is not a store yet.",
             "nothing",
         )
     return _wrong(
         "schema",
-        f"at {status.label}, not {SCHEMA_REVISION}; run `sessionstore db upgrade`",
+        f"at {status.label}, not {SCHEMA_REVISION}; upgrade it: {upgrade_command(location)}",
         "This release works with the newest schema only.",
         "nothing",
     )

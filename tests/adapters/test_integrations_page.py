@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,22 @@ def test_the_example_runs_as_it_is_printed(
 
     assert capsys.readouterr().out == PRINTED[title]
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
+
+
+@pytest.mark.parametrize("name", ["openai_agents", "langchain", "pydantic_ai", "google_adk"])
+def test_a_framework_that_is_not_installed_is_told_with_the_extra_that_brings_it(name: str):
+    # As in an environment that has the store and nothing else.
+    hide = (
+        "import sys, importlib.abc\n"
+        "class Hide(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name.split('.')[0] in {'agents', 'langchain_core', 'pydantic_ai', 'google'}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Hide())\n"
+        f"import sessionstore.adapters.{name}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", hide], capture_output=True, text=True, check=False, timeout=60
+    )
+    extra = name.replace("_", "-")
+    assert f"is not installed: pip install 'sessionstore[{extra}]'" in done.stderr

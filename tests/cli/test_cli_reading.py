@@ -271,7 +271,8 @@ def test_no_query_is_an_error(run: Run, query: str):
     result = run("search", "--", query)
 
     assert result.exit_code == 0
-    assert result.stderr in ("", "Nothing found.\n")
+    empty = "Nothing found: the query is empty.\n"
+    assert result.stderr == empty if query == " " else result.stderr in ("", "Nothing found.\n")
 
 
 def test_a_query_that_is_too_long_is_one_line(run: Run):
