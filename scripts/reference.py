@@ -121,8 +121,8 @@ SELECT role, content FROM messages WHERE session_id = 's1' AND active = 1 ORDER 
 
 -- Which tools were called, and how often.
 SELECT json_extract(call.value, '$.function.name') AS tool, count(*) AS calls
-FROM messages, json_each(tool_calls) AS call
-WHERE json_valid(tool_calls) GROUP BY tool ORDER BY calls DESC;
+FROM messages, json_each(iif(json_valid(tool_calls), tool_calls, '[]')) AS call
+WHERE call.type = 'object' GROUP BY tool ORDER BY calls DESC;
 ```
 
 Beside these tables stand those of the search index, `messages_fts` and what belongs to it

@@ -42,12 +42,14 @@ def test_the_queries_over_the_tables_run_as_they_are_printed(tmp_path: Path):
         db.create_session("s1", "cli", model="m")
         db.append_message("s1", "user", "first", timestamp=2.0)
         db.append_message("s1", "assistant", "second", tool_calls=[CALL, CALL])
+        db.append_message("s1", "assistant", "third", tool_calls="not of the usual form")
+        db._write(lambda c: c.exec_driver_sql("UPDATE messages SET tool_calls = '[' WHERE id = 1"))
 
     with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
         answers = [connection.execute(query).fetchall() for query in block.split(";")[:-1]]
 
     assert answers == [
         [("cli", "m", 1)],
-        [("user", "first"), ("assistant", "second")],
+        [("user", "first"), ("assistant", "second"), ("assistant", "third")],
         [("terminal", 2)],
     ]

@@ -78,9 +78,9 @@ class SessionStoreSessionService(BaseSessionService):
 
         def create(db: SessionDB) -> Session:
             while True:
-                db.create_session(place.id, place.source, user_id=user_id)
                 stored = db.get_session(place.id)
                 if stored is None:
+                    db.create_session(place.id, place.source, user_id=user_id)
                     continue
                 if stored["model_config"] is not None or stored["source"] != place.source:
                     # The service's own, or what another program keeps under this id.

@@ -114,7 +114,9 @@ def check(*, as_json: bool) -> None:
 
 
 def _trouble(finding: Finding) -> str | None:
-    return None if finding["state"] == "ok" else finding["found"]
+    if finding["state"] == "ok":
+        return None
+    return f"{finding['found']}. {finding['means']}"
 
 
 @database.command()

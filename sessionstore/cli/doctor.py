@@ -17,7 +17,7 @@ from sessionstore import schema
 from sessionstore.cli.output import Failure, json_option, talk, write_json
 from sessionstore.cli.store import existing_location, opened, store_options
 from sessionstore.engine import open_read_only
-from sessionstore.errors import SessionStoreError
+from sessionstore.errors import SessionStoreError, StoreBusyError
 from sessionstore.export.text import one_line, safe
 from sessionstore.location import Location, locate
 from sessionstore.settings import StoreSettings
@@ -93,6 +93,8 @@ def _findings(location: Location) -> list[Finding]:
     try:
         try:
             status = store.ask(schema.read_status)
+        except StoreBusyError:
+            raise
         except SessionStoreError:
             pass  # the findings say what is damaged
         else:

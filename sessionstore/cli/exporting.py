@@ -21,7 +21,7 @@ from sessionstore.location import Location
 from sessionstore.options import filter_options
 from sessionstore.records import ExportedSession, SessionFilter
 from sessionstore.store import SessionDB
-from sessionstore.upkeep.backup import files_of, put_in_place, temporary_beside
+from sessionstore.upkeep.backup import files_of, temporary_beside
 from sessionstore.wording import plural
 
 Sessions = Iterator[ExportedSession]
@@ -256,4 +256,4 @@ def _write_to_file(text: Iterator[str], target: Path) -> None:
     with temporary_beside(place) as made:
         with made.open("wb") as stream:
             stream.writelines(encoded)
-        put_in_place(made, place)
+        made.replace(place)

@@ -269,13 +269,15 @@ def copy(*, source: str, target: str, as_json: bool) -> None:
 
 
 def _opened_target(target: str) -> SessionDB:
-    """Open what is empty or absent, at the newest schema; what holds data is not upgraded."""
+    """Open what is empty, absent or current; an old store is not upgraded for this."""
     place = _place(target)
     location = locate(**place)
     status = schema.look_at(location, StoreSettings())
     if not status.empty and not status.up_to_date:
-        msg = f"{location} is not empty (it is at {status.label}); name an empty store"
-        raise Failure(f"{msg}. Nothing was written")
+        msg = (
+            f"{location} is at {status.label}, not {SCHEMA_REVISION}; name an absent or empty store"
+        )
+        raise Failure(f"{msg}, or upgrade it first: {schema.upgrade_command(location)}")
     return SessionDB(**place, migrate=status.empty)
 
 

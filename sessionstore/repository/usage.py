@@ -113,7 +113,7 @@ def record(
 def _figure(name: str, held: object) -> Any:
     """Give a stored figure; what is unknown, or was damaged by other hands, counts as 0."""
     if name in COUNTERS:
-        return held if type(held) is int else 0
+        return int(as_number(held) or 0) if type(held) is not int else held
     return as_number(held) or 0
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from sessionstore import queueing
 from sessionstore.engine import Database
-from sessionstore.errors import SessionStoreError
+from sessionstore.errors import SessionStoreError, StoreBusyError
 from sessionstore.location import Location
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.repository import prompts
@@ -109,6 +109,8 @@ def _asked(
     """Ask one question in a transaction of its own; what cannot be asked is a finding."""
     try:
         return database.ask(question)
+    except StoreBusyError:
+        raise
     except SessionStoreError as error:
         return [_wrong(subject, str(error), "It could not be looked at.", "nothing")]
 
@@ -214,16 +216,17 @@ def _integrity(connection: Connection) -> list[Finding]:
 
 
 def _references(connection: Connection) -> list[Finding]:
-    broken: dict[tuple[str, str], int] = {}
-    for table, _, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
-        broken[table, parent] = broken.get((table, parent), 0) + 1
+    broken: dict[tuple[str, str], list[int]] = {}
+    for table, rowid, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
+        broken.setdefault((table, parent), []).append(rowid)
     if not broken:
         return [_fine("references", "none leads nowhere")]
     told = ", ".join(
-        f"1 row of {table} refers to a row of {parent} that is not there"
-        if count == 1
-        else f"{count:,} rows of {table} refer to rows of {parent} that are not there"
-        for (table, parent), count in broken.items()
+        f"1 row of {table} refers to a row of {parent} that is not there (rowid {rows[0]})"
+        if len(rows) == 1
+        else f"{len(rows):,} rows of {table} refer to rows of {parent} that are not there "
+        f"(rowids {_named([str(row) for row in rows])})"
+        for (table, parent), rows in broken.items()
     )
     return [
         _wrong(
@@ -242,15 +245,15 @@ def _schema(status: SchemaStatus, location: Location) -> Finding:
     if status.empty:
         return _wrong(
             "schema",
-            f"nothing was ever stored here; to make a store of it: {upgrade_command(location)}",
-            "It is not a store yet.",
-            "nothing",
+            "nothing was ever stored here",
+            f"It is not a store yet; to make one of it: {upgrade_command(location)}",
+            f"nothing; run {upgrade_command(location)}",
         )
     return _wrong(
         "schema",
-        f"at {status.label}, not {SCHEMA_REVISION}; upgrade it: {upgrade_command(location)}",
-        "This release works with the newest schema only.",
-        "nothing",
+        f"at {status.label}, not {SCHEMA_REVISION}",
+        f"This release works with the newest schema only; upgrade: {upgrade_command(location)}",
+        f"nothing; run {upgrade_command(location)}",
     )
 
 

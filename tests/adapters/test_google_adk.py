@@ -254,8 +254,9 @@ def test_a_session_of_another_program_is_neither_taken_nor_deleted(service, stor
             run(service.create_session(**KEY, session_id=name))
         run(service.delete_session(**KEY, session_id=name))
 
-    kept = [store.get_session(f"app/u/{name}")["model_config"] for name in "12"]
-    assert kept == [{"temperature": 0.2}, {"temperature": 0.3}]
+    kept = [store.get_session(f"app/u/{name}") for name in "12"]
+    assert [each["model_config"] for each in kept] == [{"temperature": 0.2}, {"temperature": 0.3}]
+    assert [each["user_id"] for each in kept] == [None, None]
 
 
 def test_sessions_are_listed_the_last_changed_last_and_deleted(service, store):

@@ -299,6 +299,7 @@ def test_a_copy_onto_an_old_store_with_data_leaves_it_as_it_was(filled: Path, tm
     refused = process("copy", str(filled), str(old))
 
     assert refused.returncode == 1
-    assert b"is not empty (it is at Hermes level 6); name an empty store" in refused.stderr
+    assert b"is at Hermes level 6, not " in refused.stderr
+    assert b"name an absent or empty store, or upgrade it first: " in refused.stderr
     assert old.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith("old")] == ["old.db"]
