@@ -20,6 +20,7 @@ from sessionstore.errors import (
     StoreUnavailableError,
     TitleTakenError,
 )
+from sessionstore.filters import SessionFilter
 from sessionstore.records import (
     ConversationMessage,
     CopyReport,
@@ -33,7 +34,6 @@ from sessionstore.records import (
     NewMessage,
     PruneReport,
     SearchHit,
-    SessionFilter,
     SessionRecord,
     SessionSummary,
     TokenTotals,

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from sessionstore.export.text import safe
-from sessionstore.records import SessionFilter, age_in_seconds
+from sessionstore.filters import SessionFilter, age_in_seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
 

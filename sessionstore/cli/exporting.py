@@ -17,9 +17,10 @@ from sessionstore.cli.store import opened, resolve_sessions, store_options
 from sessionstore.engine import make_private_folder
 from sessionstore.export import FORMS, pieces
 from sessionstore.export.text import file_name, safe
+from sessionstore.filters import SessionFilter
 from sessionstore.location import Location
 from sessionstore.options import filter_options
-from sessionstore.records import ExportedSession, SessionFilter
+from sessionstore.records import ExportedSession
 from sessionstore.store import SessionDB
 from sessionstore.upkeep.backup import files_of, temporary_beside
 from sessionstore.wording import plural

@@ -14,8 +14,9 @@ from sessionstore.cli.output import Failure, json_option, talk, write_json
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_session, resolve_sessions, store_options
 from sessionstore.export.text import one_line
+from sessionstore.filters import SessionFilter
 from sessionstore.options import asks_for_times, asks_something, fields_of, filter_options
-from sessionstore.records import SessionFilter, SkippedSession
+from sessionstore.records import SkippedSession
 from sessionstore.store import SessionDB
 from sessionstore.wording import at_time, plural
 

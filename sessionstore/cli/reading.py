@@ -11,8 +11,9 @@ from sessionstore.cli import paging
 from sessionstore.cli.output import json_option, talk, write_json
 from sessionstore.cli.store import opened, resolve_session, store_options
 from sessionstore.errors import SessionNotFoundError
+from sessionstore.filters import SessionFilter
 from sessionstore.options import Count, asks_something, fields_of, filter_options, since, until
-from sessionstore.records import SearchSort, SessionFilter
+from sessionstore.records import SearchSort
 from sessionstore.store import size_of
 from sessionstore.wording import utc_offset_s
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sessionstore.export.text import one_line
-from sessionstore.records import age_in_seconds
+from sessionstore.filters import age_in_seconds
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _AGE = re.compile(r"\d+(\.\d+)?[smhdw]", re.ASCII)

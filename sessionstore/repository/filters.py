@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from sessionstore.records import SessionFilter
+from sessionstore.filters import SessionFilter
 
 
 def activity(session: str) -> str:

@@ -9,14 +9,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, func, literal_column, select, text
 
 from sessionstore.codec import as_number, as_text, decode_content
+from sessionstore.filters import SessionFilter
 from sessionstore.models import MESSAGES, SESSIONS
-from sessionstore.records import (
-    Content,
-    ListPlace,
-    SessionFilter,
-    SessionRecord,
-    SessionSummary,
-)
+from sessionstore.records import Content, ListPlace, SessionRecord, SessionSummary
 from sessionstore.repository import filters, sessions
 from sessionstore.repository.chains import is_head, link_from, root_of, tip_of
 from sessionstore.repository.filters import activity

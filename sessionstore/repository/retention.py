@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, text
 
+from sessionstore.filters import SessionFilter
 from sessionstore.models import SESSIONS
-from sessionstore.records import SessionFilter, SkippedSession
+from sessionstore.records import SkippedSession
 from sessionstore.repository import listing
 from sessionstore.repository.chains import is_continuation
 from sessionstore.repository.filters import activity

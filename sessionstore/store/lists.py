@@ -6,13 +6,8 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from sessionstore import checks
-from sessionstore.records import (
-    FilterFields,
-    ListPlace,
-    SessionFilter,
-    SessionRecord,
-    SessionSummary,
-)
+from sessionstore.filters import FilterFields, SessionFilter
+from sessionstore.records import ListPlace, SessionRecord, SessionSummary
 from sessionstore.repository import chains, listing, sessions
 from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase

@@ -12,13 +12,8 @@ from typing import Any, Literal
 from sqlalchemy import Connection
 
 from sessionstore.errors import shown
-from sessionstore.records import (
-    BackupReport,
-    CopyReport,
-    ExportedSession,
-    ImportReport,
-    SessionFilter,
-)
+from sessionstore.filters import SessionFilter
+from sessionstore.records import BackupReport, CopyReport, ExportedSession, ImportReport
 from sessionstore.repository import listing, transfer
 from sessionstore.store.arguments import checked_calls
 from sessionstore.store.base import StoreBase

@@ -13,16 +13,9 @@ from sqlalchemy import Connection
 
 from sessionstore import checks, search
 from sessionstore.errors import SessionStoreError, StoreBusyError, StoreUnavailableError
+from sessionstore.filters import FilterFields, SessionFilter, age_in_seconds
 from sessionstore.location import Location
-from sessionstore.records import (
-    FileSizes,
-    FilterFields,
-    PruneReport,
-    SessionFilter,
-    SkippedSession,
-    UpkeepReport,
-    age_in_seconds,
-)
+from sessionstore.records import FileSizes, PruneReport, SkippedSession, UpkeepReport
 from sessionstore.repository import (
     maintenance,
     meta,

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from sessionstore import SessionDB
 from sessionstore.cli import main
 from sessionstore.errors import SessionStoreError
-from sessionstore.records import SessionFilter
+from sessionstore.filters import SessionFilter
 
 HOSTILE = {
     "a path": "../../x",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sessionstore import ImportRejectedError, SessionDB
-from sessionstore.records import SessionFilter
+from sessionstore.filters import SessionFilter
 
 Rows = list[tuple[Any, ...]]
 Sql = Callable[..., Rows]
