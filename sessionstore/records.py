@@ -14,6 +14,10 @@ Content: TypeAlias = str | list[Any] | dict[str, Any] | None
 SearchSort: TypeAlias = Literal["rank", "newest", "oldest"]
 
 
+# What a session may be to its parent.
+RELATIONS = ("continuation", "branch", "subagent")
+
+
 class SessionRecord(TypedDict):
     """One session, every column of it."""
 

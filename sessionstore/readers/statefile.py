@@ -24,6 +24,7 @@ from sessionstore.location import locate
 from sessionstore.records import (
     COSTS,
     COUNTERS,
+    RELATIONS,
     SESSION_COUNTERS,
     MessageRecord,
     ModelUsageLine,
@@ -86,7 +87,6 @@ _MESSAGE_JSON = (
 _UNKNOWN = "unknown"
 # One page (https://www.sqlite.org/fileformat.html#page_size); less counts as empty to SQLite.
 _SMALLEST = 512
-_RELATIONS = ("continuation", "branch", "subagent")
 
 
 def is_state_file(path: str | os.PathLike[str]) -> bool:
@@ -293,7 +293,7 @@ def _session(row: Mapping[Any, Any]) -> dict[str, Any]:
         "started_at": _number(row.get("started_at")) or 0.0,
         "ended_at": _number(row.get("ended_at")),
         "model_config": _json(config),
-        "relation": relation if relation in _RELATIONS else None,
+        "relation": relation if relation in RELATIONS else None,
         **{name: _whole(row.get(name)) for name in SESSION_COUNTERS},
         **{name: _number(row.get(name)) for name in COSTS},
         **{name: _is_set(row.get(name)) for name in ("archived", "pinned")},

@@ -30,7 +30,7 @@ from sessionstore import checks
 from sessionstore.codec import as_number, as_text, decode_json, encode_json
 from sessionstore.errors import ConflictError, SessionNotFoundError, shown
 from sessionstore.models import COMPRESSION_LOCKS, MESSAGES, SESSIONS, SYSTEM_PROMPTS
-from sessionstore.records import SessionRecord
+from sessionstore.records import RELATIONS, SESSION_COUNTERS, SessionRecord
 from sessionstore.repository import chains, prompts, titles
 from sessionstore.repository.dialects import insert_into
 from sessionstore.rows_by_key import in_order
@@ -38,19 +38,7 @@ from sessionstore.rows_by_key import in_order
 UNKNOWN_SOURCE = "unknown"
 COMPRESSION = "compression"
 
-COUNTERS = (
-    "message_count",
-    "tool_call_count",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "api_call_count",
-)
-
 _FLAGS = ("archived", "pinned")
-RELATIONS = ("continuation", "branch", "subagent")
 
 _COLUMNS = tuple(column.name for column in SESSIONS.columns)
 _NUMBERS = tuple(column.name for column in SESSIONS.columns if isinstance(column.type, Double))
@@ -80,7 +68,7 @@ def record_of(row: Row[Any] | Sequence[Any]) -> SessionRecord:
     """
     record = dict(zip(_COLUMNS, row, strict=True))
     record["model_config"] = decode_json(record["model_config"])
-    for name in (*COUNTERS, "rewind_count"):
+    for name in SESSION_COUNTERS:
         if type(record[name]) is not int:
             record[name] = 0
     for name in _FLAGS:

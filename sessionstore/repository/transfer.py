@@ -12,6 +12,9 @@ from sessionstore import checks
 from sessionstore.errors import ImportRejectedError, shown
 from sessionstore.models import MESSAGES, MODEL_USAGE, SESSIONS
 from sessionstore.records import (
+    COSTS,
+    COUNTERS,
+    SESSION_COUNTERS,
     ExportedSession,
     ImportReport,
     MessageRecord,
@@ -122,10 +125,10 @@ def _prepared(given: Any) -> Prepared:
         "parent_session_id", given.get("parent_session_id")
     )
     session["title"] = _title(given.get("title"))
-    for name in ("ended_at", *usage.COSTS):
+    for name in ("ended_at", *COSTS):
         value = given.get(name)
         session[name] = None if value is None else checks.moment(name, value)
-    for name in (*sessions.COUNTERS, "rewind_count"):
+    for name in SESSION_COUNTERS:
         session[name] = _count(name, given.get(name))
     for name in ("archived", "pinned"):
         session[name] = int(_flag(name, given.get(name, False)))
@@ -224,9 +227,9 @@ def _prepared_line(given: Any) -> dict[str, Any]:
     line: dict[str, Any] = {
         name: checks.plain_text(name, given.get(name)) or "" for name in _USAGE_KEY
     }
-    for name in usage.COUNTERS:
+    for name in COUNTERS:
         line[name] = _count(name, given.get(name))
-    for name in usage.COSTS:
+    for name in COSTS:
         value = given.get(name)
         line[name] = None if value is None else checks.moment(name, value)
     for name in ("first_seen", "last_seen"):
@@ -236,7 +239,7 @@ def _prepared_line(given: Any) -> dict[str, Any]:
 
 def _seeded(session: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Make one line of the totals, for a session from before there were lines."""
-    used = {name: session[name] for name in (*usage.COUNTERS, *usage.COSTS)}
+    used = {name: session[name] for name in (*COUNTERS, *COSTS)}
     if all(value in (0, None) for value in used.values()):
         return []
     times = [row["timestamp"] for row in rows]
@@ -429,7 +432,7 @@ def _gained(
     connection: Connection, here: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Give the fields that a session gains from another copy of it."""
-    values = {name: given[name] for name in usage.COUNTERS if given[name] > here[name]}
+    values = {name: given[name] for name in COUNTERS if given[name] > here[name]}
     for name in ("model", "model_config", "relation"):
         if here[name] is None and given[name] is not None:
             values[name] = given[name]
@@ -448,7 +451,7 @@ def _higher(
     lines = {tuple(line[name] for name in _USAGE_KEY): dict(line) for line in here}
     for line in given:
         held = lines.setdefault(tuple(line[name] for name in _USAGE_KEY), dict(line))
-        for name in (*usage.COUNTERS, "last_seen"):
+        for name in (*COUNTERS, "last_seen"):
             held[name] = max(held[name], line[name])
     return list(lines.values())
 

@@ -12,6 +12,8 @@ from sessionstore import checks
 from sessionstore.codec import as_number, as_text
 from sessionstore.models import MODEL_USAGE, SESSIONS
 from sessionstore.records import (
+    COSTS,
+    COUNTERS,
     DayUsage,
     GroupUsage,
     ModelUsage,
@@ -22,15 +24,7 @@ from sessionstore.records import (
 )
 from sessionstore.repository import sessions
 
-_TOKENS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-)
-COUNTERS = (*_TOKENS, "api_call_count")
-COSTS = ("estimated_cost_usd", "actual_cost_usd")
+_TOKENS = tuple(name for name in COUNTERS if name.endswith("_tokens"))
 _LATEST = ("cost_status", "cost_source", "pricing_version")
 _FIRST = ("model", "billing_provider", "billing_base_url", "billing_mode")
 _HELD = select(*(SESSIONS.c[name] for name in (*COUNTERS, *COSTS, *_LATEST, *_FIRST)))
