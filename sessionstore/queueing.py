@@ -40,6 +40,9 @@ logger = logging.getLogger("sessionstore")
 
 SUFFIX = "-lock"
 
+# A store that closes holds the lock for far less; whoever sits on it keeps its file.
+_CLOSING_ATTEMPTS, _CLOSING_PAUSE_S = 100, 0.005
+
 # Where the lock would be the business of a server or of a program, if it is kept at all.
 # WAL does not work across machines either (https://www.sqlite.org/wal.html).
 _REMOTE = frozenset(
@@ -101,7 +104,7 @@ class WriterQueue:
             if last() and self._name.exists():
                 place = self._place or self._open()
                 self._place = place
-                if place and place.take_at_once() and place.is_ours(self._name) and last():
+                if place and _had_soon(place, last) and place.is_ours(self._name) and last():
                     self._name.unlink()
         except OSError as error:
             logger.debug("%s stays: %s", self._name, error)
@@ -156,6 +159,20 @@ class WriterQueue:
         if place is not None:
             place.close()
         logger.debug("%s: writers do not queue here: %s", self._path, why)
+
+
+def _had_soon(place: _Place, last: Callable[[], bool]) -> bool:
+    """Take the lock, waiting a moment: another store may have looked whether it is the last.
+
+    It did so before this one had left, and would leave the file to this one.
+    """
+    for _ in range(_CLOSING_ATTEMPTS):
+        if place.take_at_once():
+            return True
+        if not last():
+            return False
+        time.sleep(_CLOSING_PAUSE_S)
+    return False
 
 
 class _Place:

@@ -1,4 +1,4 @@
-"""Writers of all processes stand in one line, which is never what makes a write fail."""
+"""Writers of all processes queue, which is never what makes a write fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -154,6 +155,16 @@ def test_a_file_that_a_killed_program_left_is_used_and_removed(made, start):
     writer.kill()
     assert f"{made.name}-lock" in names(made)
     SessionDB(made).close()
+    assert names(made) == ["state.db"]
+
+
+def test_the_last_of_two_that_close_at_once_removes_the_file(made):
+    """The other looked whether it is the last before this one had left, and has the lock yet."""
+    db = SessionDB(made)
+    other = os.open(f"{made}-lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    threading.Timer(0.02, os.close, (other,)).start()
+    db.close()
     assert names(made) == ["state.db"]
 
 

@@ -117,7 +117,7 @@ def test_a_schema_that_is_not_there_is_no_store_of_another_schema(postgres_url, 
 
 @pytest.mark.parametrize("name", ["a b", 'x"; DROP', "1st", "x" * 64, "a,public"])
 def test_what_is_no_name_of_a_schema_is_refused(name):
-    with pytest.raises(ValueError, match="no name of a schema"):
+    with pytest.raises(ValueError, match="is not a valid schema name"):
         SessionDB(url=named("postgresql+psycopg://host/name", name))
 
 

@@ -341,7 +341,7 @@ def test_a_path_in_bytes_is_a_path(path):
     "url", ["postgresql+nodriver://host/name", "postgresql+psycopg://host:port/name"]
 )
 def test_a_url_with_no_such_driver_or_port_is_refused_in_one_line(url):
-    with pytest.raises(ValueError, match="no database URL"):
+    with pytest.raises(ValueError, match="not a database URL"):
         SessionDB(url=url)
 
 
