@@ -81,7 +81,9 @@ def _reasoning(item: Mapping[str, Any], program: str) -> dict[str, Any]:
 
 def _holds(item: Mapping[str, Any], field: str) -> bool:
     value = item.get(field, ...)
-    return isinstance(value, str | list | dict | None) and is_finite(value)
+    if isinstance(value, str | None):
+        return True
+    return isinstance(value, list | dict) and is_finite(value)
 
 
 def _beside(item: Mapping[str, Any], field: str, program: str) -> dict[str, Any]:
