@@ -69,7 +69,7 @@ def import_(
     repeats a field, is too long, or holds no session that can be stored.
 
     With --from, FILE is what that program keeps: ~/.claude/projects for claude-code,
-    ~/.codex/sessions for codex, the database of an OpenAI Agents SQLiteSession or of a LangChain
+    ~/.codex for codex, the database of an OpenAI Agents SQLiteSession or of a LangChain
     SQLChatMessageHistory. A session that exists here gains what is new in its file, so that
     importing again is all it takes to keep up.
     """

@@ -41,7 +41,7 @@ class ClaudeCode(History):
     """The transcripts in a file or a folder."""
 
     program = "claude-code"
-    pattern = "*.jsonl"
+    patterns = ("*.jsonl",)
 
     def __init__(self, path: str | os.PathLike[str], *, longest: int = LONGEST_BYTES) -> None:
         super().__init__(path, longest=longest)

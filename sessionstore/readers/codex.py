@@ -5,11 +5,12 @@ A line is `{"timestamp", "type", "payload"}`; before September 2025 it was the p
 `turn_context` tell of the session, `compacted` puts a shorter history in the place of what was,
 and of `event_msg` only what the items do not say is read: tokens, names, and turns that were
 taken back (the types: https://github.com/openai/codex, `codex-rs/protocol/src/protocol.rs`).
+Which files make one session is said in `rollouts`; what people named it stands in an index
+above them, `session_index.jsonl`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,17 @@ from typing import Any
 from sessionstore.readers.draft import Draft, as_content, figure, plain
 from sessionstore.readers.history import History
 from sessionstore.readers.openai_items import message_of
+from sessionstore.readers.rollouts import (
+    PATTERNS,
+    Rollout,
+    Step,
+    Threads,
+    opened,
+    rollout_id,
+    rollout_of,
+    without_twins,
+)
 
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.IGNORECASE)
 # All that the columns hold of an item; it needs nothing kept beside them.
 _PLAIN = {
     "message": {"type", "role", "content"},
@@ -34,26 +44,80 @@ _USAGE = {
     "reasoning_tokens": "reasoning_output_tokens",
 }
 
+_INDEX = "session_index.jsonl"
+# A rollout lies four folders below: `sessions/2026/01/31/`.
+_FOLDERS = 5
+
 
 class Codex(History):
     """The rollouts in a file or a folder."""
 
     program = "codex"
-    pattern = "rollout-*.jsonl"
+    patterns = PATTERNS
+
+    def _files(self) -> list[Path]:
+        files = without_twins(super()._files())
+        self._names = self._named()
+        self._rollouts = {file: self._told_of(file) for file in files}
+        self._threads = Threads(self._rollouts.values())
+        if self._threads.copies:
+            self.unkept["a second copy of a rollout"] = len(self._threads.copies)
+        return files
+
+    def _named(self) -> dict[str, str]:
+        """Read the names of threads; of one that has several the last is its name."""
+        names: dict[str, str] = {}
+        path = self.path.absolute()
+        found = (each / _INDEX for each in (path, *path.parents[:_FOLDERS]))
+        index = next((each for each in found if each.is_file()), None)
+        if index is not None:
+            self.current = str(index)
+            self.other_files -= index.parent == path
+            with index.open("rb") as stream:
+                for record in self._records(stream):
+                    names[str(record.get("id"))] = str(record.get("thread_name") or "")
+        return names
+
+    def _told_of(self, file: Path) -> Rollout:
+        return rollout_of(file, self._first_of(file))
+
+    def _first_of(self, file: Path) -> dict[str, Any]:
+        self.current = str(file)
+        with opened(file) as stream:
+            return next(self._records(stream), {})
 
     def _sessions_of(self, file: Path) -> Iterator[dict[str, Any]]:
-        rollout = _Rollout()
-        with file.open("rb") as stream:
+        steps = self._threads.steps(self._rollouts[file])
+        if steps is None:
+            return
+        if self._threads.lacks(self._rollouts[file]):
+            self.unkept["a history_base in a rollout that is not there"] += 1
+        session = _Session()
+        if steps[0].inherited:
+            session.take(self._first_of(next(each.file for each in steps if not each.inherited)))
+        for step in steps:
+            self._read(step, session)
+        if session.draft.rows:
+            session.draft.fill_missing(id=rollout_id(file))
+            if name := self._names.get(session.draft.fields["id"]):
+                session.draft.fields["title"] = name
+            yield session.draft.exported()
+
+    def _read(self, step: Step, session: _Session) -> None:
+        self.current = str(step.file)
+        with opened(step.file) as stream:
             for record in self._records(stream):
-                if unkept := rollout.take(record):
+                ordinal = record.get("ordinal")
+                at = ordinal if type(ordinal) is int else -1
+                if step.end is not None and at >= step.end:
+                    return
+                live = step.live_end is None or at < step.live_end
+                unkept = session.take(record, live=live, inherited=step.inherited)
+                if unkept and not step.inherited:
                     self.unkept[unkept] += 1
-        if rollout.draft.rows:
-            named = _ID.search(file.stem)
-            rollout.draft.fill_missing(id=named[0] if named else file.stem)
-            yield rollout.draft.exported()
 
 
-class _Rollout:
+class _Session:
     """One session, record by record."""
 
     def __init__(self) -> None:
@@ -63,9 +127,26 @@ class _Rollout:
         self._tools: dict[str, str] = {}
         self._totals = dict.fromkeys(_USAGE, 0)
         self._turns: list[int] = []
+        self._live, self._inherited = True, False
 
-    def take(self, record: Mapping[str, Any]) -> str | None:
-        """Take a record in; return its kind if nothing of it is kept."""
+    def take(
+        self, record: Mapping[str, Any], *, live: bool = True, inherited: bool = False
+    ) -> str | None:
+        """Take a record in; return its kind if nothing of it is kept.
+
+        Args:
+            record: A line.
+            live: The thread was not taken back to a place before it.
+            inherited: It is of the thread that this one was forked from.
+        """
+        self._live, self._inherited = live, inherited
+        before = len(self.draft.rows)
+        unkept = self._taken(record)
+        if not live:
+            self.draft.undo(range(before, len(self.draft.rows)))
+        return unkept
+
+    def _taken(self, record: Mapping[str, Any]) -> str | None:
         kind, payload = str(record.get("type")), record.get("payload")
         self.draft.at(record.get("timestamp"))
         if not isinstance(payload, dict):
@@ -98,8 +179,10 @@ class _Rollout:
 
     def _meta(self, told: Mapping[str, Any]) -> str | None:
         if self._met:
-            # A fork begins with the history it was made from, and that with its own.
-            return "session_meta of another session"
+            # Each rollout of a thread begins with it. A fork may begin with the history it was
+            # made from, and that with its own.
+            own = plain(told.get("id")) == self.draft.fields.get("id")
+            return None if own else "session_meta of another session"
         self._met = True
         self.draft.at(told.get("timestamp"))
         given, git, source = told.get("base_instructions"), told.get("git"), told.get("source")
@@ -136,8 +219,9 @@ class _Rollout:
         self.draft.add(row.pop("role"), **row)
 
     def _compacted(self, told: Mapping[str, Any]) -> None:
-        self.draft.compact()
-        self._turns.clear()
+        if self._live:
+            self.draft.compact()
+            self._turns.clear()
         history = told.get("replacement_history")
         if isinstance(history, list):
             for item in history:
@@ -151,11 +235,11 @@ class _Rollout:
             self._begin_turn()
         elif kind == "token_count":
             self._count(told.get("info"))
-        elif kind == "thread_name_updated":
+        elif kind == "thread_name_updated" and not self._inherited:
             self.draft.fields["title"] = plain(told.get("thread_name"))
         elif kind == "thread_rolled_back":
             self._roll_back(figure(told.get("num_turns")))
-        elif kind not in _ECHOES:
+        elif kind not in {*_ECHOES, "thread_name_updated"}:
             return f"event_msg/{kind}"
         return None
 
@@ -169,7 +253,7 @@ class _Rollout:
                 return
 
     def _roll_back(self, turns: int) -> None:
-        if turns and self._turns:
+        if turns and self._turns and self._live:
             start = self._turns[max(len(self._turns) - turns, 0)]
             self._turns = [at for at in self._turns if at < start]
             self.draft.undo(range(start, len(self.draft.rows)))
@@ -185,7 +269,8 @@ class _Rollout:
         if any(totals[name] < self._totals[name] for name in totals):
             self._totals = dict.fromkeys(_USAGE, 0)
         used = {name: totals[name] - self._totals[name] for name in totals}
-        self.draft.use(self._model, {**used, "api_call_count": 1})
+        if not self._inherited:
+            self.draft.use(self._model, {**used, "api_call_count": 1})
         self._totals = totals
 
 

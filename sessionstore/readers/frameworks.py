@@ -31,7 +31,7 @@ from sessionstore.settings import StoreSettings
 class _Tables(History):
     """The sessions of one database; each row of one table is a message."""
 
-    pattern = "*.db"
+    patterns = ("*.db",)
     table: str
     message: str
     time: str

@@ -27,7 +27,7 @@ class History:
     """
 
     program: str
-    pattern: str
+    patterns: tuple[str, ...]
 
     def __init__(self, path: str | os.PathLike[str], *, longest: int = LONGEST_BYTES) -> None:
         self.path, self.longest = Path(path), longest
@@ -58,7 +58,7 @@ class History:
         if not self.path.is_dir():
             return [self.path]
         found = sorted(each for each in self.path.rglob("*") if each.is_file())
-        wanted = [each for each in found if each.match(self.pattern)]
+        wanted = [each for each in found if any(map(each.match, self.patterns))]
         self.other_files = len(found) - len(wanted)
         return wanted
 
@@ -69,7 +69,8 @@ class History:
         """Yield the records of an open file; each is an object."""
 
         def unfinished() -> None:
-            self.unfinished.append(self.current)
+            if self.current not in self.unfinished:
+                self.unfinished.append(self.current)
 
         for number, record in documents(
             stream, self.current, longest=self.longest, unfinished=unfinished

@@ -14,7 +14,8 @@ _MB = 10**6
 LONGEST_MB = 100
 LONGEST_BYTES = LONGEST_MB * _MB
 _SHOWN = 40
-_GZIP = b"\x1f\x8b"
+# What gzip and zstd begin with.
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
 
 class UnreadableError(ImportRejectedError):
@@ -82,7 +83,7 @@ def documents(
         UnreadableError: A line is no JSON in UTF-8, names a field twice, or is too long.
     """
     for number, line in numbered_lines(stream, name, longest):
-        if number == 1 and line.startswith(_GZIP):
+        if number == 1 and line.startswith(_COMPRESSED):
             raise UnreadableError(name, number, "this is compressed; unpack it first")
         try:
             value = _READER.decode(line.decode("utf-8-sig" if number == 1 else "utf-8"))
