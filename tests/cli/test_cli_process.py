@@ -25,6 +25,14 @@ def test_the_exit_status_tells_errors_from_wrong_usage(filled: Path):
     assert process("--version").returncode == 0
 
 
+def test_a_group_without_a_command_shows_its_help_in_lines():
+    for group, command in (([], "  search "), (["db"], "  upgrade ")):
+        shown = process(*group)
+        lines = (shown.stdout + shown.stderr).decode().splitlines()
+        assert lines[0].startswith("Usage: ")
+        assert [line for line in lines if line.startswith(command)]
+
+
 def test_the_default_store_is_found_at_the_moment_of_asking(filled: Path, tmp_path: Path):
     home = tmp_path / "home"
     home.mkdir()
