@@ -261,13 +261,13 @@ def prune(
                     progress=bar.at,
                     among=plan["pruned"],
                 )
-    # Those that the plan names stay for a reason; these were to go, and could not.
+    # Those that the plan names stay for a reason; these were to go and could not, as the store
+    # has said by now.
     failed = [] if report is plan else report["skipped"]
     stayed = plan["skipped"] + failed
     if as_json:
         write_json(report | {"skipped": stayed, "dry_run": dry_run})
     else:
-        _show_skipped(failed)
         if plan["pruned"]:
             gone = f"{_counted(report['pruned'], report['messages'])} "
             gone += _done("deleted", dry_run=dry_run)
@@ -307,7 +307,8 @@ def _show(lines: Sequence[_Line]) -> None:
             one_line(each["source"] or "unknown"),
             plural(each["messages"], "message"),
         )
-        click.echo(f"{one_line(each['id'])}  {', '.join(facts)}  {one_line(each['title'] or '')}")
+        line = f"{one_line(each['id'])}  {', '.join(facts)}  {one_line(each['title'] or '')}"
+        click.echo(line.rstrip())
 
 
 def _show_skipped(skipped: Sequence[SkippedSession]) -> None:
