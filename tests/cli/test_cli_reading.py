@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,6 +210,32 @@ def test_hits_stand_under_their_sessions_with_their_marks(run: Run):
     assert "检查网络配置, then run >>>chat-send<<<" in text
     assert text.index("20250101_a1") < text.index("20250101_a2")
     assert run("search", "网络").stdout.count("Fix the build") == 1
+
+
+def test_a_hit_has_the_id_by_which_it_is_shown_in_its_conversation(run: Run):
+    said = run("search", "line two", "--role", "tool").stdout
+    hit = re.search(r"  tool  2025-06-15 \d\d:\d\d  id (\d+)  ", said)
+    assert hit
+    around = run("show", "20250101_a1", "--around", hit[1]).stdout
+    assert "检查网络配置, then run chat-send" in around
+    assert f"id {hit[1]}\n" in around
+
+
+def test_a_search_says_that_there_are_more_hits_than_it_shows(run: Run):
+    one = run("search", "chat-send", "--limit", "1")
+    assert one.stdout.count(">>>") == 1
+    assert one.stderr == "There are more; --limit or --offset shows them.\n"
+    assert len(json.loads(run("search", "chat-send", "--limit", "1", "--json").stdout)) == 1
+    assert run("search", "chat-send", "--limit", "2").stderr == ""
+    assert run("search", "chat-send", "--limit", "1", "--offset", "1").stderr == ""
+
+
+def test_a_conversation_that_was_split_says_where_it_goes_on(run: Run, filled: Path):
+    with SessionDB(filled) as db:
+        db.continue_session("lone", "lone2")
+        db.continue_session("lone2", "lone3")
+    assert "goes on in lone3" in run("show", "lone").stdout
+    assert "goes on in" not in run("show", "lone3").stdout
 
 
 def test_marks_become_style_where_colour_is_wanted(run: Run):
