@@ -246,6 +246,8 @@ def copy(*, source: str, target: str, as_json: bool) -> None:
     """
     require_none_chosen()
     try:
+        if (origin := locate(**_place(source))).path is not None and not origin.path.exists():
+            raise Failure(f"{origin} does not exist; name an existing store")
         with (
             SessionDB(**_place(source), read_only=True, migrate=False) as here,
             _opened_target(target) as there,

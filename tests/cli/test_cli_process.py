@@ -33,6 +33,17 @@ def test_a_group_without_a_command_shows_its_help_in_lines():
         assert [line for line in lines if line.startswith(command)]
 
 
+def test_a_store_named_in_the_wrong_way_is_told_how_to_name_it(tmp_path: Path):
+    url = process("list", "--db", "postgresql+psycopg://ann:canary@db.example/agents")
+    assert url.returncode == 2
+    assert b"--db takes a path; a URL goes to --url" in url.stderr
+    assert b"canary" not in url.stderr
+    absent = tmp_path / "absent.db"
+    copied = process("copy", str(absent), str(tmp_path / "new.db"))
+    assert copied.returncode == 1
+    assert copied.stderr.decode() == f"Error: {absent} does not exist; name an existing store\n"
+
+
 def test_the_default_store_is_found_at_the_moment_of_asking(filled: Path, tmp_path: Path):
     home = tmp_path / "home"
     home.mkdir()
