@@ -27,6 +27,9 @@ from sessionstore.wording import plural
 
 Sessions = Iterator[ExportedSession]
 
+# The others write all sessions into one.
+_ONE_FILE_EACH = ("md", "qmd")
+_SLASHES = (os.sep, os.altsep or os.sep)
 _NEEDS_EXTRA = "the page needs three more packages: pip install 'sessionstore[html]'"
 
 
@@ -109,6 +112,9 @@ def export(
     """
     target = None if wanted_at in (None, "-") else Path(str(wanted_at))
     chosen = form or _form_of(target)
+    is_folder = target is not None and (target.is_dir() or str(wanted_at).endswith(_SLASHES))
+    if is_folder and chosen not in _ONE_FILE_EACH:
+        raise click.UsageError(f"{chosen} is one file; name it, or add --format md for a folder")
     shape = _Shape(
         chosen,
         logical=lineage == "logical",
@@ -119,7 +125,9 @@ def export(
         ids = _ids(db, names, wanted, logical=shape.logical)
         with Progress("sessions", len(ids)) as bar:
             _write(db, _exported(db, ids, shape, bar), len(ids), shape, target, force=force)
-    if not shape.redacted:
+    if not ids:
+        talk("No session matches.")
+    elif not shape.redacted:
         talk("Note: secrets may be inside, such as keys and passwords; --redact takes them out.")
 
 
@@ -170,18 +178,23 @@ def _write(
 ) -> None:
     if target is not None:
         _refuse_store(db.location, target)
-    if shape.form in ("md", "qmd") and (count != 1 or (target is not None and _folder(target))):
+    if shape.form in _ONE_FILE_EACH and (count != 1 or (target is not None and _folder(target))):
         if target is None:
             raise click.UsageError(f"{shape.form} makes a file for each; name a folder with -o")
+        if not _folder(target):
+            several = plural(count, "session")
+            raise click.UsageError(f"{target} is one file, for {several}; name a folder with -o")
         _write_files(sessions, shape, target, force=force)
         return
     text = _text((session for _, session in sessions), shape)
     if target is None:
         _write_to_stdout(text, as_json=shape.form in ("jsonl", "trace"))
         return
-    if shape.form in ("md", "qmd"):
+    if shape.form in _ONE_FILE_EACH:
         _refuse_existing(target, force=force)
     _write_to_file(text, target)
+    noun = "conversation" if shape.logical else "session"
+    talk(f"{plural(count, noun)} {'is' if count == 1 else 'are'} in {target}")
 
 
 def _text(sessions: Sessions, shape: _Shape) -> Iterator[str]:
@@ -199,6 +212,8 @@ def _write_files(
     sessions: Iterator[tuple[str, ExportedSession]], shape: _Shape, folder: Path, *, force: bool
 ) -> None:
     """Write a file for each session into a folder, which is made, mode 0700."""
+    if folder.exists() and not folder.is_dir():
+        raise Failure(f"{folder} is a file; name a folder with -o")
     make_private_folder(folder)
     count = 0
     for session_id, session in sessions:
