@@ -226,9 +226,9 @@ def search(
 def stats(*, days: int, as_json: bool) -> None:
     """Count sessions, messages, tokens, costs and bytes.
 
-    By source, by model and by day. An unknown cost is shown as unknown, and each sum says for how
-    many sessions the cost is known. Then the size of each part of the file: messages, the two
-    search indexes, prompts, free pages.
+    By source, by model and by day. COST is what was charged, ESTIMATE what was reckoned, and each
+    may be unknown; a day adds up the first where it is known, else the second. Then the size of
+    each part of the file: messages, the two search indexes, prompts, free pages.
     """
     with opened() as db:
         sums = db.usage_totals()
