@@ -211,8 +211,7 @@ class _Phases:
 def _show_recovery(report: RecoveryReport) -> None:
     click.echo(
         f"{safe(report['path'])} holds {plural(report['sessions'], 'session')} with "
-        f"{plural(report['messages'], 'message')}, read from {safe(report['source'])} "
-        f"({report['revision']})"
+        f"{plural(report['messages'], 'message')}, read from {safe(report['source'])}"
     )
     if found := sum(report["found"].values()):
         click.echo(f"{plural(found, 'row')} saved from pages that nothing led to any more")
