@@ -123,8 +123,13 @@ def export(
     )
     with opened() as db:
         ids = _ids(db, names, wanted, logical=shape.logical)
+        written: list[str] = []
         with Progress("sessions", len(ids)) as bar:
-            _write(db, _exported(db, ids, shape, bar), len(ids), shape, target, force=force)
+            sessions = _exported(db, ids, shape, bar, written)
+            _write(db, sessions, len(ids), shape, target, force=force)
+    if target is not None:
+        told = plural(len(written), "conversation" if shape.logical else "session")
+        talk(f"{told} {'is' if len(written) == 1 else 'are'} in {target}")
     if not ids:
         talk("No session matches.")
     elif not shape.redacted:
@@ -155,14 +160,18 @@ def _ids(
 
 
 def _exported(
-    db: SessionDB, ids: Iterable[Sequence[str]], shape: _Shape, bar: Progress
+    db: SessionDB, ids: Iterable[Sequence[str]], shape: _Shape, bar: Progress, read: list[str]
 ) -> Iterator[tuple[str, ExportedSession]]:
-    """Read one conversation after another, with the id it has; one that went is left out."""
+    """Read one conversation after another, with the id it has; one that went is left out.
+
+    The ids of those that were read are added to `read`.
+    """
     from sessionstore.export import shaping
 
     for chain in ids:
         found = [part for each in chain if (part := db.export_session(each)) is not None]
         if found:
+            read.append(chain[-1])
             yield chain[-1], shape.of(shaping.joined(found))
         bar.step()
 
@@ -193,8 +202,6 @@ def _write(
     if shape.form in _ONE_FILE_EACH:
         _refuse_existing(target, force=force)
     _write_to_file(text, target)
-    noun = "conversation" if shape.logical else "session"
-    talk(f"{plural(count, noun)} {'is' if count == 1 else 'are'} in {target}")
 
 
 def _text(sessions: Sessions, shape: _Shape) -> Iterator[str]:
@@ -215,14 +222,11 @@ def _write_files(
     if folder.exists() and not folder.is_dir():
         raise Failure(f"{folder} is a file; name a folder with -o")
     make_private_folder(folder)
-    count = 0
     for session_id, session in sessions:
         shown = _redacted(session_id) if shape.redacted else None
         target = folder / f"{file_name(session_id, shown)}.{shape.form}"
         _refuse_existing(target, force=force)
         _write_to_file(_text(iter([session]), shape), target)
-        count += 1
-    talk(f"{plural(count, f'{shape.form} file')} {'is' if count == 1 else 'are'} in {folder}")
 
 
 def _redacted(text: str) -> str:

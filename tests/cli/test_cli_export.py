@@ -56,6 +56,9 @@ def test_an_export_says_what_it_wrote(run: Run, tmp_path: Path):
     nothing = run("export", "--title", "nowhere", "-o", str(page))
     assert nothing.stderr == f"0 sessions are in {page}\nNo session matches.\n"
     assert run("export", "--title", "nowhere").stderr == "No session matches.\n"
+    folder = tmp_path / "talks"
+    into = run("export", "--format", "md", "-o", str(folder), "--redact")
+    assert into.stderr == f"4 sessions are in {folder}\n"
 
 
 def test_a_file_in_the_place_of_a_folder_is_told_before_anything_is_written(
