@@ -24,6 +24,7 @@ _TIMES = ("older_than", "before", "newer_than", "after")
 _YEAR_OR_DAYS = re.compile(r"(?:19|20|21)\d\d", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _YEAR = re.compile(r"[1-9]\d{3}", re.ASCII)
+_DAYS = re.compile(r"\d{1,3}", re.ASCII)
 _SECONDS = re.compile(r"\d{1,12}(\.\d*)?", re.ASCII)
 # With its unit, since a bare number is epoch seconds.
 _AGE = re.compile(r"\d{1,12}(\.\d*)?[smhdw]", re.ASCII)
@@ -286,8 +287,10 @@ def moment_of(value: str, *, last: bool) -> float:
     """Read a time as `since` does, or as `until`, where a bare date means its last moment.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is none, or might be a number of days as well.
     """
+    if _DAYS.fullmatch(value):  # as it is where sessions are filtered
+        raise ValueError(f"{value} may be days or epoch seconds; write {value}d or {value}.0")
     try:
         if _DATE.fullmatch(value):
             # Messages bear times to the microsecond.

@@ -38,6 +38,8 @@ def test_a_store_named_in_the_wrong_way_is_told_how_to_name_it(tmp_path: Path):
     assert url.returncode == 2
     assert b"--db takes a path; a URL goes to --url" in url.stderr
     assert b"canary" not in url.stderr
+    variable = process("list", SESSIONSTORE_URL="state.db")
+    assert variable.stderr.startswith(b"Error: SESSIONSTORE_URL is not a database URL; write ")
     absent = tmp_path / "absent.db"
     copied = process("copy", str(absent), str(tmp_path / "new.db"))
     assert copied.returncode == 1

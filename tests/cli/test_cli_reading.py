@@ -260,6 +260,9 @@ def test_search_takes_sources_roles_and_times(run: Run):
     assert found("chat-send", "--until", str(THEN)) == ["20250101_a1"]
     assert found("chat-send", "--since", "2025-06-16T10:00:00+00:00") == ["20250101_a2"]
     assert found("chat-send", "--since", "2026") == []
+    days = run("search", "chat-send", "--since", "7")
+    assert days.exit_code == 2
+    assert "7 may be days or epoch seconds; write 7d or 7.0\n" in days.stderr
     assert len(found("chat-send", "--since", "2025", "--until", "2025")) == 2
     assert found("chat-send", "--until", "2024") == []
     assert found("zebra", "chat-send") == ["20250101_a2"]
