@@ -48,7 +48,10 @@ of exactly one id.
 
 Only `db upgrade`, and `import` into an old store, upgrade a schema; commands that only read leave
 nothing beside the file. Commands that delete first show what would go (`--dry-run` stops there),
-then ask, and refuse where nobody can be asked, unless `--yes` is given.
+then ask, and refuse where nobody can be asked, unless `--yes` is given. So in cron:
+
+    0 3 * * *  sessionstore --db /srv/state.db backup --force /srv/backup.db
+    0 4 * * *  sessionstore --db /srv/state.db prune --older-than 90d --yes
 
 ## Completion
 
@@ -100,6 +103,43 @@ One call is one transaction unless its docstring says otherwise, and is tried ag
 programs are in the way. A store may be shared by all threads of a process. Times are epoch
 seconds, UTC, as floats. `AsyncSessionDB` has the same calls, to be awaited
 (`iter_export` is for `async for`, `sanitize_title` is called as it is).
+
+## A conversation from turn to turn
+
+```python
+from uuid import uuid4
+
+from sessionstore import SessionDB
+
+
+def ask(messages):  # your model
+    return {"text": f"I read {len(messages)} messages.", "tokens": (900, 40)}
+
+
+def turn(db, session_id, text):
+    db.append_message(session_id, "user", text)
+    answer = ask(db.get_messages_as_conversation(session_id))
+    db.append_message(session_id, "assistant", answer["text"], finish_reason="stop")
+    tokens_in, tokens_out = answer["tokens"]
+    db.update_token_counts(
+        session_id, input_tokens=tokens_in, output_tokens=tokens_out, api_call_count=1
+    )
+
+
+with SessionDB("state.db") as db:
+    first = db.create_session(uuid4().hex, "cli", model="m", title="A trip")
+    turn(db, first, "Where is 桂林?")
+    summary = {"role": "user", "content": "So far: 桂林 is in Guangxi."}
+    # The context is full: a summary takes the place of the messages, which search still finds,
+    db.archive_and_compact(first, [summary])
+    # or the conversation goes on in a new session, which gets the title "A trip #2".
+    db.append_message(db.continue_session(first, uuid4().hex), **summary)
+
+    # Later, perhaps in another program: go on where the title has got to.
+    latest = db.resolve_session_by_title("A trip")
+    turn(db, latest, "And 阳朔?")
+    print(db.get_session_title(latest), db.get_messages_as_conversation(latest))
+```
 """
 
 _SCHEMA = """\

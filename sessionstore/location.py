@@ -51,14 +51,17 @@ def locate(
     if db_path is not None and url is not None:
         msg = "name the store once: either a path or a url"
         raise ValueError(msg)
+    named = "this"
     if db_path is None and url is None:
+        named = "SESSIONSTORE_URL"  # no other default is a URL
         default = default_location()
         url, db_path = (default, None) if isinstance(default, str) else (None, default)
     if db_path is not None:
         return _locate_file(os.fsdecode(db_path))
     parsed = _parsed(url)
     if parsed is None:
-        msg = "this is not a database URL; write sqlite:///FILE or postgresql+psycopg://HOST/NAME"
+        forms = "sqlite:///FILE or postgresql+psycopg://HOST/NAME"
+        msg = f"{named} is not a database URL; write {forms}"
         raise ValueError(msg)
     backend = parsed.get_backend_name()
     if backend == "sqlite":
@@ -68,7 +71,7 @@ def locate(
         raise ValueError(msg)
     if "@" in (parsed.host or ""):
         # What is left of a password would be taken for the host, and shown as one.
-        msg = "this is not a database URL: an @ in a user or a password is written %40"
+        msg = f"{named} is not a database URL: an @ in a user or a password is written %40"
         raise ValueError(msg)
     server.schema_of(parsed)
     return Location(parsed, None)

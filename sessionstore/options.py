@@ -1,6 +1,6 @@
 """What people type, in a command's options or in an address: filters, times, whole numbers.
 
-By click in either case, so that a page says what is wrong in the words of the command line.
+By click in either case, so that a page reads them as the command line does.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ _TIMES = ("older_than", "before", "newer_than", "after")
 _YEAR_OR_DAYS = re.compile(r"(?:19|20|21)\d\d", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _YEAR = re.compile(r"[1-9]\d{3}", re.ASCII)
+_DAYS = re.compile(r"\d{1,3}", re.ASCII)
 _SECONDS = re.compile(r"\d{1,12}(\.\d*)?", re.ASCII)
 # With its unit, since a bare number is epoch seconds.
 _AGE = re.compile(r"\d{1,12}(\.\d*)?[smhdw]", re.ASCII)
+# As click names it in a complaint, in quotes or without.
+_AN_OPTION = re.compile(r"'?--([a-z-]+)'?")
 # One less than SQLite counts to: a list asks for one more than it shows.
 _WHOLE, _LARGEST_COUNT = re.compile(r"\d{1,19}", re.ASCII), 2**63 - 2
 
@@ -86,25 +89,25 @@ def read_filter(given: Mapping[str, str]) -> SessionFilter:
             `yes` or `no`.
 
     Raises:
-        ValueError: There is no such option, or its value is none; in click's words.
+        ValueError: There is no such filter, or its value is none; without a word of options.
     """
     command = _reader()
-    flags = {each.opts[0]: each for each in command.params if each.secondary_opts}
+    options = {each.opts[0].removeprefix("--"): each for each in command.params}
     words = []
     for name, value in given.items():
-        if "=" in name:  # or it would be an option and a part of its value
-            raise ValueError(f"No such option: --{safe(name)}")
-        flag = flags.get(f"--{name}")
-        if flag is None:
+        option = options.get(name)
+        if option is None:
+            raise ValueError(f"{safe(name)!r} is no filter; there are {', '.join(options)}")
+        if not option.secondary_opts:
             words.append(f"--{name}={value}")
         elif value in ("yes", "no"):
-            words.append((flag.opts if value == "yes" else flag.secondary_opts)[0])
+            words.append((option.opts if value == "yes" else option.secondary_opts)[0])
         else:
             raise ValueError(f"{safe(name)} is yes or no, not {safe(value)!r}")
     try:
         wanted: SessionFilter = command.main(words, standalone_mode=False)
     except click.UsageError as error:
-        raise ValueError(error.format_message()) from error
+        raise ValueError(re.sub(_AN_OPTION, r"\1", error.format_message())) from error
     return wanted
 
 
@@ -284,8 +287,10 @@ def moment_of(value: str, *, last: bool) -> float:
     """Read a time as `since` does, or as `until`, where a bare date means its last moment.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is none, or might be a number of days as well.
     """
+    if _DAYS.fullmatch(value):  # as it is where sessions are filtered
+        raise ValueError(f"{value} may be days or epoch seconds; write {value}d or {value}.0")
     try:
         if _DATE.fullmatch(value):
             # Messages bear times to the microsecond.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -53,3 +56,27 @@ def test_the_queries_over_the_tables_run_as_they_are_printed(tmp_path: Path):
         [("user", "first"), ("assistant", "second"), ("assistant", "third")],
         [("terminal", 2)],
     ]
+
+
+def test_the_examples_of_the_calls_run_as_they_are_printed(tmp_path: Path):
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", (DOCS / "python.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", block],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONUTF8": "1"},
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=True,
+            timeout=60,
+        ).stdout
+        for block in blocks
+    ]
+
+    assert said[0] == ""
+    assert said[1].startswith("A trip #2 [{'role': 'user', 'content': 'So far: ")
+    assert "'And 阳朔?'" in said[1]
+    assert "I read 2 messages." in said[1]

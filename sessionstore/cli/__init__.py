@@ -31,6 +31,9 @@ from sessionstore.export.text import one_line
 
 __all__ = ["main"]
 
+# What a group without a command raises from click 8.2 on. It is many lines, none of them typed.
+_OWN_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
 
 class _Commands(click.Group):
     """A group that turns what may go wrong into an exit status and one line."""
@@ -73,6 +76,8 @@ def _harmless_usage() -> Iterator[None]:
     """Write out what a terminal would obey in a complaint about the command line."""
     try:
         yield
+    except _OWN_HELP:
+        raise
     except click.UsageError as error:
         # Each kind of them is made in its own way, so the one that is there is changed.
         vars(error)["message"] = one_line(error.message)

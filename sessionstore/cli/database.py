@@ -67,7 +67,7 @@ def _complete_index(location: Location) -> None:
 @json_option
 @store_options
 def current(*, as_json: bool) -> None:
-    """Show the schema revision of the store, and its Hermes level."""
+    """Show the schema revision of the store, and the schema level that Hermes reads in it."""
     location = existing_location()
     with _to_look_at(location) as store:
         status = store.ask(schema.read_status)

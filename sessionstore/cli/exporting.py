@@ -27,6 +27,9 @@ from sessionstore.wording import plural
 
 Sessions = Iterator[ExportedSession]
 
+# The others write all sessions into one.
+_ONE_FILE_EACH = ("md", "qmd")
+_SLASHES = (os.sep, os.altsep or os.sep)
 _NEEDS_EXTRA = "the page needs three more packages: pip install 'sessionstore[html]'"
 
 
@@ -109,6 +112,9 @@ def export(
     """
     target = None if wanted_at in (None, "-") else Path(str(wanted_at))
     chosen = form or _form_of(target)
+    is_folder = target is not None and (target.is_dir() or str(wanted_at).endswith(_SLASHES))
+    if is_folder and chosen not in _ONE_FILE_EACH:
+        raise click.UsageError(f"{chosen} is one file; name it, or add --format md for a folder")
     shape = _Shape(
         chosen,
         logical=lineage == "logical",
@@ -117,9 +123,16 @@ def export(
     )
     with opened() as db:
         ids = _ids(db, names, wanted, logical=shape.logical)
+        written: list[str] = []
         with Progress("sessions", len(ids)) as bar:
-            _write(db, _exported(db, ids, shape, bar), len(ids), shape, target, force=force)
-    if not shape.redacted:
+            sessions = _exported(db, ids, shape, bar, written)
+            _write(db, sessions, len(ids), shape, target, force=force)
+    if target is not None:
+        told = plural(len(written), "conversation" if shape.logical else "session")
+        talk(f"{told} {'is' if len(written) == 1 else 'are'} in {target}")
+    if not ids:
+        talk("No session matches.")
+    elif not shape.redacted:
         talk("Note: secrets may be inside, such as keys and passwords; --redact takes them out.")
 
 
@@ -147,14 +160,18 @@ def _ids(
 
 
 def _exported(
-    db: SessionDB, ids: Iterable[Sequence[str]], shape: _Shape, bar: Progress
+    db: SessionDB, ids: Iterable[Sequence[str]], shape: _Shape, bar: Progress, read: list[str]
 ) -> Iterator[tuple[str, ExportedSession]]:
-    """Read one conversation after another, with the id it has; one that went is left out."""
+    """Read one conversation after another, with the id it has; one that went is left out.
+
+    The ids of those that were read are added to `read`.
+    """
     from sessionstore.export import shaping
 
     for chain in ids:
         found = [part for each in chain if (part := db.export_session(each)) is not None]
         if found:
+            read.append(chain[-1])
             yield chain[-1], shape.of(shaping.joined(found))
         bar.step()
 
@@ -170,16 +187,19 @@ def _write(
 ) -> None:
     if target is not None:
         _refuse_store(db.location, target)
-    if shape.form in ("md", "qmd") and (count != 1 or (target is not None and _folder(target))):
+    if shape.form in _ONE_FILE_EACH and (count != 1 or (target is not None and _folder(target))):
         if target is None:
             raise click.UsageError(f"{shape.form} makes a file for each; name a folder with -o")
+        if not _folder(target):
+            several = plural(count, "session")
+            raise click.UsageError(f"{target} is one file, for {several}; name a folder with -o")
         _write_files(sessions, shape, target, force=force)
         return
     text = _text((session for _, session in sessions), shape)
     if target is None:
         _write_to_stdout(text, as_json=shape.form in ("jsonl", "trace"))
         return
-    if shape.form in ("md", "qmd"):
+    if shape.form in _ONE_FILE_EACH:
         _refuse_existing(target, force=force)
     _write_to_file(text, target)
 
@@ -199,15 +219,14 @@ def _write_files(
     sessions: Iterator[tuple[str, ExportedSession]], shape: _Shape, folder: Path, *, force: bool
 ) -> None:
     """Write a file for each session into a folder, which is made, mode 0700."""
+    if folder.exists() and not folder.is_dir():
+        raise Failure(f"{folder} is a file; name a folder with -o")
     make_private_folder(folder)
-    count = 0
     for session_id, session in sessions:
         shown = _redacted(session_id) if shape.redacted else None
         target = folder / f"{file_name(session_id, shown)}.{shape.form}"
         _refuse_existing(target, force=force)
         _write_to_file(_text(iter([session]), shape), target)
-        count += 1
-    talk(f"{plural(count, f'{shape.form} file')} {'is' if count == 1 else 'are'} in {folder}")
 
 
 def _redacted(text: str) -> str:

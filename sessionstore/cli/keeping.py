@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import click
 
 from sessionstore.cli.asking import confirm, dry_run_option, yes_option
-from sessionstore.cli.output import Failure, json_option, talk, write_json
+from sessionstore.cli.output import Failure, json_option, named, talk, write_json
 from sessionstore.cli.progress import Progress
 from sessionstore.cli.store import opened, resolve_session, resolve_sessions, store_options
 from sessionstore.export.text import one_line
@@ -236,8 +236,8 @@ def prune(
     """Delete old sessions: ended, and inactive for 90 days.
 
     A time filter replaces the 90 days. Open, pinned and archived sessions stay, and are counted.
-    It shows what would go, and what stays and why, then asks. Children of deleted sessions
-    stay, without a parent.
+    It shows what would go, and what stays and why (--json names all of it), then asks. Children
+    of deleted sessions stay, without a parent.
     """
     chosen = fields_of(wanted)
     if not asks_for_times(wanted):
@@ -261,19 +261,19 @@ def prune(
                     progress=bar.at,
                     among=plan["pruned"],
                 )
-    # Those that the plan names stay for a reason; these were to go, and could not.
+    # Those that the plan names stay for a reason; these were to go and could not, as the store
+    # has said by now.
     failed = [] if report is plan else report["skipped"]
     stayed = plan["skipped"] + failed
     if as_json:
         write_json(report | {"skipped": stayed, "dry_run": dry_run})
     else:
-        _show_skipped(failed)
         if plan["pruned"]:
             gone = f"{_counted(report['pruned'], report['messages'])} "
             gone += _done("deleted", dry_run=dry_run)
         else:
             gone = "nothing to delete"
-        click.echo(f"{gone}; {len(stayed):,} skipped")
+        click.echo(f"{gone}; {len(stayed):,} skipped" if stayed else gone)
     if failed:
         click.get_current_context().exit(1)
 
@@ -307,12 +307,17 @@ def _show(lines: Sequence[_Line]) -> None:
             one_line(each["source"] or "unknown"),
             plural(each["messages"], "message"),
         )
-        click.echo(f"{one_line(each['id'])}  {', '.join(facts)}  {one_line(each['title'] or '')}")
+        line = f"{one_line(each['id'])}  {', '.join(facts)}  {one_line(each['title'] or '')}"
+        click.echo(line.rstrip())
 
 
 def _show_skipped(skipped: Sequence[SkippedSession]) -> None:
+    by_reason: dict[str, list[str]] = {}
     for each in skipped:
-        talk(f"{one_line(each['id'])}  stays: {one_line(each['reason'])}")
+        by_reason.setdefault(each["reason"], []).append(each["id"])
+    for reason, ids in by_reason.items():
+        stay = "stays" if len(ids) == 1 else "stay"
+        talk(f"{plural(len(ids), 'session')} {stay}, {reason}: {named(ids)}")
 
 
 def _counted(sessions: Sequence[Any], messages: int) -> str:

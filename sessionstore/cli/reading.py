@@ -43,7 +43,7 @@ def list_sessions(
     wanted: SessionFilter,
     as_json: bool,
 ) -> None:
-    """List conversations, one line each, pinned ones first.
+    """List conversations, pinned ones first.
 
     Archived ones are left out: --archived lists only those, --all everything.
     """
@@ -117,6 +117,7 @@ def show(
             kept = db.get_messages(session_id, last=last)
             # Others may undo some between the two.
             left_out = max(db.message_count(session_id) - len(kept), 0) if last else 0
+        end = db.get_compression_tip(session_id)
     if record is None:
         raise SessionNotFoundError(session_id, f"session {session_id} was deleted just now")
     if as_json:
@@ -125,7 +126,14 @@ def show(
     from sessionstore.cli import render
 
     with paging.paged(wanted=pager):
-        render.conversation(record, kept, left_out=left_out, full=full, ids=around is not None)
+        render.conversation(
+            record,
+            kept,
+            goes_on_in=None if end == session_id else end,
+            left_out=left_out,
+            full=full,
+            ids=around is not None,
+        )
 
 
 @click.command()
@@ -172,7 +180,8 @@ def search(
     A term is found wherever it stands, in any script, punctuation included; case and accents do
     not matter. "a phrase", begin*, AND, OR and NOT work as expected. Write -- before a QUERY
     that begins with a dash. TIME is an ISO date or time (local unless it names a zone), an age
-    such as 7d, a year, or epoch seconds.
+    such as 7d, a year, or epoch seconds. To read what was said before and after a hit, give its
+    id to `show SESSION --around ID`.
     """
     asked = " ".join(query)
     if since is not None and until is not None and since > until:
@@ -187,16 +196,20 @@ def search(
             since=since,
             until=until,
             sort=cast("SearchSort", sort),
-            limit=limit,
+            limit=limit + 1,
             offset=offset,
         )
+    shown = hits[:limit]
     if as_json:
-        write_json(hits)
-    elif hits:
+        write_json(shown)
+        return
+    if shown:
         from sessionstore.cli import render
 
-        render.search_hits(hits)
-    else:
+        render.search_hits(shown)
+    if len(hits) > limit:
+        talk("There are more; --limit or --offset shows them.")
+    elif not hits:
         talk("Nothing found." if asked.strip() else "Nothing found: the query is empty.")
 
 
@@ -213,9 +226,9 @@ def search(
 def stats(*, days: int, as_json: bool) -> None:
     """Count sessions, messages, tokens, costs and bytes.
 
-    By source, by model and by day. An unknown cost is shown as unknown, and each sum says for how
-    many sessions the cost is known. Then the size of each part of the file: messages, the two
-    search indexes, prompts, free pages.
+    By source, by model and by day. COST is what was charged, ESTIMATE what was reckoned, and each
+    may be unknown; a day adds up the first where it is known, else the second. Then the size of
+    each part of the file: messages, the two search indexes, prompts, free pages.
     """
     with opened() as db:
         sums = db.usage_totals()

@@ -120,13 +120,14 @@ def conversation(
     session: SessionRecord,
     messages: Sequence[MessageRecord],
     *,
+    goes_on_in: str | None = None,
     left_out: int,
     full: bool,
     ids: bool = False,
 ) -> None:
     """Print a session's facts, then its messages in order, with their ids if that is asked."""
     console = console_for()
-    _facts(console, session)
+    _facts(console, session, goes_on_in)
     if left_out:
         console.print()
         console.print(Text(f"({plural(left_out, 'earlier message')} not shown)", style="dim"))
@@ -142,7 +143,7 @@ def conversation(
         _body(console, message, full=full)
 
 
-def _facts(console: Console, session: SessionRecord) -> None:
+def _facts(console: Console, session: SessionRecord, goes_on_in: str | None) -> None:
     dot = _dot(console)
     title = one_line(session["title"] or session["id"])
     console.print(Text(title, style="bold"), soft_wrap=True)
@@ -161,6 +162,8 @@ def _facts(console: Console, session: SessionRecord) -> None:
     ]
     if session["parent_session_id"]:
         lines.append(f"comes from {one_line(session['parent_session_id'])}")
+    if goes_on_in:
+        lines.append(f"goes on in {one_line(goes_on_in)}")
     for line in lines:
         console.print(Text(line, style="dim"), soft_wrap=True)
 
@@ -242,7 +245,8 @@ def _print_indented(console: Console, text: Text) -> None:
 def _hit(console: Console, hit: SearchHit) -> Text:
     role = one_line(hit["role"])
     line = Text.assemble(
-        (role, _ROLE_STYLES.get(role, _OTHER_ROLE)), (f"  {at_time(hit['timestamp'])}  ", "dim")
+        (role, _ROLE_STYLES.get(role, _OTHER_ROLE)),
+        (f"  {at_time(hit['timestamp'])}  id {hit['id']}  ", "dim"),
     )
     snippet = one_line(hit["snippet"])
     if not console.is_terminal or console.is_dumb_terminal:

@@ -47,6 +47,8 @@ def chosen_location() -> Location:
     path, url = meta.get(_DB), meta.get(_URL)
     if path is not None and url is not None:
         raise click.UsageError("name the store once: either --db or --url")
+    if path is not None and "://" in path:  # it may hold a password, so it is not repeated
+        raise click.UsageError("--db takes a path; a URL goes to --url")
     try:
         return locate(path, url=url)
     except ValueError as error:

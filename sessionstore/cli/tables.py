@@ -11,7 +11,7 @@ from rich.text import Text
 
 from sessionstore.cli.render import console_for
 from sessionstore.export.text import one_line
-from sessionstore.wording import byte_size, dollars, known_cost, plural
+from sessionstore.wording import byte_size, dollars, plural
 
 _GAP = 2
 _BAR = 24
@@ -56,12 +56,13 @@ def statistics(figures: Mapping[str, Any]) -> None:
     )
     _table(
         console,
-        ("MODEL", "SESSIONS", "COST", "TOKENS"),
+        ("MODEL", "SESSIONS", "COST", "ESTIMATE", "TOKENS"),
         [
             (
                 one_line(_model(each)),
                 f"{each['session_count']:,}",
-                dollars(known_cost(each)),
+                dollars(each["actual_cost_usd"]),
+                dollars(each["estimated_cost_usd"]),
                 each["total_tokens"],
             )
             for each in figures["models"]

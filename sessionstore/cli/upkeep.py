@@ -21,6 +21,7 @@ from sessionstore.cli.store import (
     require_none_chosen,
     store_options,
 )
+from sessionstore.errors import SchemaOutdatedError
 from sessionstore.export.text import one_line, safe
 from sessionstore.location import locate
 from sessionstore.models import SCHEMA_REVISION
@@ -96,8 +97,14 @@ def backup(*, file: Path, force: bool, as_json: bool) -> None:
     The copy is of one moment and readable by its owner only. It gets its name once it has been
     verified: its integrity, and its number of sessions and messages.
     """
-    with opened() as db, Progress("pages") as bar:
-        report = db.backup(file, overwrite=force, progress=bar.at)
+    try:
+        with opened() as db, Progress("pages") as bar:
+            report = db.backup(file, overwrite=force, progress=bar.at)
+    except SchemaOutdatedError as error:
+        # Who upgrades wants a copy of before.
+        raise Failure(
+            f"{error}; to have a copy of it as it is, cp it while no program has it open"
+        ) from error
     if as_json:
         write_json(report)
         return
@@ -204,8 +211,7 @@ class _Phases:
 def _show_recovery(report: RecoveryReport) -> None:
     click.echo(
         f"{safe(report['path'])} holds {plural(report['sessions'], 'session')} with "
-        f"{plural(report['messages'], 'message')}, read from {safe(report['source'])} "
-        f"({report['revision']})"
+        f"{plural(report['messages'], 'message')}, read from {safe(report['source'])}"
     )
     if found := sum(report["found"].values()):
         click.echo(f"{plural(found, 'row')} saved from pages that nothing led to any more")
@@ -246,6 +252,8 @@ def copy(*, source: str, target: str, as_json: bool) -> None:
     """
     require_none_chosen()
     try:
+        if (origin := locate(**_place(source))).path is not None and not origin.path.exists():
+            raise Failure(f"{origin} does not exist; name an existing store")
         with (
             SessionDB(**_place(source), read_only=True, migrate=False) as here,
             _opened_target(target) as there,

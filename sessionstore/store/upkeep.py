@@ -89,7 +89,8 @@ class UpkeepCalls(StoreBase):
     ) -> PruneReport:
         """Say what a prune deletes and what it skips and why; `dry_run=False` also does it.
 
-        One transaction to say it, and one for each session to do it.
+        One transaction to say it, and one for each session to do it. What was to go and could
+        not is logged too.
 
         Args:
             older_than_days: See `prune_sessions`, as are source and sessions_dir.
@@ -154,7 +155,9 @@ class UpkeepCalls(StoreBase):
             report["skipped"].append(SkippedSession(id=session_id, reason=str(error)))
             return
         if gone is None:
-            report["skipped"].append(SkippedSession(id=session_id, reason="in use again since"))
+            reason = "in use again since"
+            logger.warning("session %s was not pruned: %s", session_id, reason)
+            report["skipped"].append(SkippedSession(id=session_id, reason=reason))
             return
         report["pruned"].append(session_id)
         report["messages"] += gone

@@ -303,3 +303,14 @@ def test_a_copy_onto_an_old_store_with_data_leaves_it_as_it_was(filled: Path, tm
     assert b"name an absent or empty store, or upgrade it first: " in refused.stderr
     assert old.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith("old")] == ["old.db"]
+
+
+def test_a_backup_of_an_old_file_says_how_to_have_a_copy_before_the_upgrade(tmp_path: Path):
+    old = tmp_path / "old.db"
+    old.write_bytes((Path(__file__).parents[1] / "data/hermes/hermes-v06.db").read_bytes())
+    refused = process("backup", str(tmp_path / "copy.db"), "--db", str(old))
+    assert refused.returncode == 1
+    said = refused.stderr.decode()
+    assert f"upgrade it: sessionstore db upgrade --db {old}; " in said
+    assert said.endswith("; to have a copy of it as it is, cp it while no program has it open\n")
+    assert not (tmp_path / "copy.db").exists()

@@ -50,6 +50,36 @@ def test_an_export_to_a_file_is_private_and_whole(run: Run, filled: Path, tmp_pa
     assert files_in(tmp_path) == {"out.jsonl", "state.db"}
 
 
+def test_an_export_says_what_it_wrote(run: Run, tmp_path: Path):
+    page = tmp_path / "out.jsonl"
+    assert f"4 sessions are in {page}\n" in run("export", "-o", str(page)).stderr
+    nothing = run("export", "--title", "nowhere", "-o", str(page))
+    assert nothing.stderr == f"0 sessions are in {page}\nNo session matches.\n"
+    assert run("export", "--title", "nowhere").stderr == "No session matches.\n"
+    folder = tmp_path / "talks"
+    into = run("export", "--format", "md", "-o", str(folder), "--redact")
+    assert into.stderr == f"4 sessions are in {folder}\n"
+
+
+def test_a_file_in_the_place_of_a_folder_is_told_before_anything_is_written(
+    run: Run, tmp_path: Path
+):
+    folder, file = tmp_path / "talks", tmp_path / "talks.md"
+    for name in (f"{folder}/", str(tmp_path)):
+        as_folder = run("export", "-o", name)
+        assert as_folder.exit_code == 2
+        assert "jsonl is one file; name it, or add --format md for a folder" in as_folder.stderr
+    several = run("export", "-o", str(file))
+    assert several.exit_code == 2
+    assert "is one file, for 4 sessions; name a folder with -o" in several.stderr
+    assert not folder.exists()
+    assert not file.exists()
+    folder.write_text("mine")
+    taken = run("export", "--format", "md", "-o", str(folder))
+    assert taken.stderr == f"Error: {folder} is a file; name a folder with -o\n"
+    assert folder.read_text() == "mine"
+
+
 def test_a_failed_export_keeps_the_older_file(run: Run, tmp_path: Path):
     target = tmp_path / "out.jsonl"
     target.write_text("an older export\n")

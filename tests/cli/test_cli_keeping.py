@@ -187,7 +187,11 @@ def test_a_prune_does_what_it_showed(run: Run, old: Path):
     assert seen.stdout.splitlines()[-1] == (
         "2 sessions with 2 messages would be deleted; 3 skipped"
     )
-    assert "open  stays: still open" in seen.stderr
+    assert sorted(seen.stderr.splitlines()) == [
+        "1 session stays, archived: archived",
+        "1 session stays, pinned: pinned",
+        "1 session stays, still open: open",
+    ]
 
     refused = process("prune", "--db", str(old))
     assert refused.returncode == 1
@@ -205,6 +209,18 @@ def test_a_prune_does_what_it_showed(run: Run, old: Path):
     }
 
 
+def test_of_many_sessions_that_stay_ten_are_named_and_all_are_counted(run: Run, old: Path):
+    with SessionDB(old) as db:
+        for number in range(12):
+            db.create_session(f"o{number:02}", "open")
+    seen = run("prune", "--older-than", "0d", "--source", "open", "--dry-run", db=old)
+    assert seen.stdout == "nothing to delete; 12 skipped\n"
+    (line,) = seen.stderr.splitlines()
+    assert line.startswith("12 sessions stay, still open: o")
+    assert line.endswith(" and 2 more")
+    assert run("prune", "--source", "nowhere", "--yes", db=old).stdout == "nothing to delete\n"
+
+
 def test_a_session_that_cannot_go_does_not_keep_the_others(run: Run, old: Path):
     connection = sqlite3.connect(old)
     connection.execute(
@@ -217,7 +233,8 @@ def test_a_session_that_cannot_go_does_not_keep_the_others(run: Run, old: Path):
     for pruned in (1, 0):
         result = run("prune", "--yes", db=old)
         assert result.exit_code == 1
-        assert "goes  stays: " in result.stderr
+        assert "session goes was not pruned: " in result.stderr
+        assert result.stderr.count("stuck") == 1
         assert f"{pruned} session" in result.stdout.splitlines()[-1]
 
 

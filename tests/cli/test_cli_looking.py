@@ -59,6 +59,16 @@ def test_unknown_costs_are_unknown_and_bars_are_as_long_as_figures(run: Run, use
     assert rows["2025-06-20"].count("█") == 0
 
 
+def test_what_was_charged_for_a_model_is_kept_apart_from_what_was_reckoned(run: Run, used: Path):
+    with SessionDB(used) as db:
+        db.update_token_counts("20250101_a2", model="m9", output_tokens=1, estimated_cost_usd=0.125)
+        db.update_token_counts(
+            "later", model="m9", actual_cost_usd=0.5, estimated_cost_usd=0.25, output_tokens=1
+        )
+    row = next(line for line in run("stats").stdout.splitlines() if line.startswith("m9 "))
+    assert row.split()[:5] == ["m9", "2", "$0.5000", "$0.3750", "2"]
+
+
 @pytest.mark.parametrize("command", ["stats", "list", "show 20250101_a1", "prune --dry-run"])
 def test_sixty_columns_are_enough(run: Run, used: Path, command: str):
     for line in run(*command.split(), columns=60).stdout.splitlines():

@@ -25,6 +25,27 @@ def test_the_exit_status_tells_errors_from_wrong_usage(filled: Path):
     assert process("--version").returncode == 0
 
 
+def test_a_group_without_a_command_shows_its_help_in_lines():
+    for group, command in (([], "  search "), (["db"], "  upgrade ")):
+        shown = process(*group)
+        lines = (shown.stdout + shown.stderr).decode().splitlines()
+        assert lines[0].startswith("Usage: ")
+        assert [line for line in lines if line.startswith(command)]
+
+
+def test_a_store_named_in_the_wrong_way_is_told_how_to_name_it(tmp_path: Path):
+    url = process("list", "--db", "postgresql+psycopg://ann:canary@db.example/agents")
+    assert url.returncode == 2
+    assert b"--db takes a path; a URL goes to --url" in url.stderr
+    assert b"canary" not in url.stderr
+    variable = process("list", SESSIONSTORE_URL="state.db")
+    assert variable.stderr.startswith(b"Error: SESSIONSTORE_URL is not a database URL; write ")
+    absent = tmp_path / "absent.db"
+    copied = process("copy", str(absent), str(tmp_path / "new.db"))
+    assert copied.returncode == 1
+    assert copied.stderr.decode() == f"Error: {absent} does not exist; name an existing store\n"
+
+
 def test_the_default_store_is_found_at_the_moment_of_asking(filled: Path, tmp_path: Path):
     home = tmp_path / "home"
     home.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -211,6 +212,32 @@ def test_hits_stand_under_their_sessions_with_their_marks(run: Run):
     assert run("search", "网络").stdout.count("Fix the build") == 1
 
 
+def test_a_hit_has_the_id_by_which_it_is_shown_in_its_conversation(run: Run):
+    said = run("search", "line two", "--role", "tool").stdout
+    hit = re.search(r"  tool  2025-06-15 \d\d:\d\d  id (\d+)  ", said)
+    assert hit
+    around = run("show", "20250101_a1", "--around", hit[1]).stdout
+    assert "检查网络配置, then run chat-send" in around
+    assert f"id {hit[1]}\n" in around
+
+
+def test_a_search_says_that_there_are_more_hits_than_it_shows(run: Run):
+    one = run("search", "chat-send", "--limit", "1")
+    assert one.stdout.count(">>>") == 1
+    assert one.stderr == "There are more; --limit or --offset shows them.\n"
+    assert len(json.loads(run("search", "chat-send", "--limit", "1", "--json").stdout)) == 1
+    assert run("search", "chat-send", "--limit", "2").stderr == ""
+    assert run("search", "chat-send", "--limit", "1", "--offset", "1").stderr == ""
+
+
+def test_a_conversation_that_was_split_says_where_it_goes_on(run: Run, filled: Path):
+    with SessionDB(filled) as db:
+        db.continue_session("lone", "lone2")
+        db.continue_session("lone2", "lone3")
+    assert "goes on in lone3" in run("show", "lone").stdout
+    assert "goes on in" not in run("show", "lone3").stdout
+
+
 def test_marks_become_style_where_colour_is_wanted(run: Run):
     coloured = run("search", "网络", FORCE_COLOR="1", TERM="xterm").stdout
     without = run("search", "网络", FORCE_COLOR="1", TERM="xterm", NO_COLOR="1").stdout
@@ -233,6 +260,9 @@ def test_search_takes_sources_roles_and_times(run: Run):
     assert found("chat-send", "--until", str(THEN)) == ["20250101_a1"]
     assert found("chat-send", "--since", "2025-06-16T10:00:00+00:00") == ["20250101_a2"]
     assert found("chat-send", "--since", "2026") == []
+    days = run("search", "chat-send", "--since", "7")
+    assert days.exit_code == 2
+    assert "7 may be days or epoch seconds; write 7d or 7.0\n" in days.stderr
     assert len(found("chat-send", "--since", "2025", "--until", "2025")) == 2
     assert found("chat-send", "--until", "2024") == []
     assert found("zebra", "chat-send") == ["20250101_a2"]
