@@ -41,6 +41,9 @@ logger = logging.getLogger("sessionstore")
 # How often a read of a file that nobody seems to have open is tried anew when it changed.
 _SETTLE_ATTEMPTS = 20
 
+# What keeps a file from being switched to WAL that says nothing of the file system.
+_NOT_NOW = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL})
+
 # Longer than the coarsest tick of a kernel's clock.
 _TICK_S = 0.015
 
@@ -416,6 +419,8 @@ def _ensure_wal(raw: sqlite3.Connection, location: Location) -> None:
     except sqlite3.OperationalError as error:
         if is_contention(error):
             raise
+        if error.sqlite_errorcode & 0xFF in _NOT_NOW:
+            return  # the first write says it; who only reads needs no log
         (mode,) = raw.execute("PRAGMA journal_mode = DELETE").fetchone()
     if mode != "wal":
         logger.warning(
