@@ -124,10 +124,7 @@ class StoreBase:
 
     def _write(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one transaction that writes, again if others were in the way."""
-        self._require_open()
-        if self._database.read_only:
-            msg = f"{self._location} was opened read-only; open it without read_only to write"
-            raise StoreUnavailableError(msg)
+        self._require_writable()
         with reporting_errors(self._location):
             result = self._write_with_retry(unit)
         if self._writes >= self._next_indexing:
@@ -210,10 +207,7 @@ class StoreBase:
 
     def _outside_transaction(self, unit: Callable[[Any], T]) -> T:
         """Run a unit that no transaction may hold, such as VACUUM, when no thread writes."""
-        self._require_open()
-        if self._database.read_only:
-            msg = f"{self._location} was opened read-only; open it without read_only to write"
-            raise StoreUnavailableError(msg)
+        self._require_writable()
 
         # A server's driver is spoken to directly, and its errors have to be known as such.
         told = self._telling(unit) if self._on_server else unit
@@ -260,6 +254,12 @@ class StoreBase:
         except (sqlite3.Error, SQLAlchemyError) as error:
             # The log is whole without it; the next checkpoint does the work.
             logger.debug("%s: checkpoint put off: %s", self._location, error)
+
+    def _require_writable(self) -> None:
+        self._require_open()
+        if self._database.read_only:
+            msg = f"{self._location} was opened read-only; open it without read_only to write"
+            raise StoreUnavailableError(msg)
 
     def _require_open(self) -> None:
         if self._database.queue.forgotten:
