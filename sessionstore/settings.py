@@ -40,6 +40,22 @@ class StoreSettings:
     connections: int = 4
     clock: Callable[[], float] = time.time
 
+    def __post_init__(self) -> None:
+        """Refuse what a store could only stumble over later, once it has written.
+
+        Raises:
+            ValueError: A number of attempts, writes or connections is below 1.
+            TypeError: It is no whole number.
+        """
+        for name in ("write_min_attempts", "checkpoint_every_writes", "connections"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                msg = f"{name} must be a whole number, not {type(value).__name__}"
+                raise TypeError(msg)
+            if value < 1:
+                msg = f"{name} must be at least 1, not {value}"
+                raise ValueError(msg)
+
 
 def default_location() -> str | Path:
     """Say where the store is when nobody named one: a URL (str) or a file (Path).
