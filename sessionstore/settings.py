@@ -25,7 +25,8 @@ class StoreSettings:
         retry_pause_s: Shortest and longest random pause between two attempts.
         checkpoint_every_writes: A PASSIVE checkpoint of the write-ahead log follows
             every so many writes of this store.
-        journal_size_limit_bytes: The write-ahead log is cut to this after a checkpoint.
+        journal_size_limit_bytes: The write-ahead log is cut to this by the next write, once no
+            reader needs it; below 0 it is not.
         connections: How many connections one store opens, all of them at once.
         clock: Gives the time that new rows bear, epoch seconds, UTC.
     """

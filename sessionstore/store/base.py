@@ -6,6 +6,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, TypeVarTuple
 
@@ -138,6 +139,10 @@ class StoreBase:
         return self._alone(self._write_in_turn, unit)
 
     def _write_in_turn(self, unit: Callable[[Connection], T]) -> T:
+        if self._log_is_long():
+            # SQLite cuts the log when a write begins it anew, which takes that all of it is in
+            # the file; after a long reader only the next checkpoint would see to that.
+            self._checkpoint_in_turn("PASSIVE")
         try:
             result = self._database.write(unit)
         except (DBAPIError, sqlite3.Error) as error:
@@ -238,6 +243,15 @@ class StoreBase:
             finally:
                 if self._closed:
                     self._database.close()
+
+    def _log_is_long(self) -> bool:
+        if self._location.path is None:
+            return False
+        try:
+            size = Path(f"{self._location.path}-wal").stat().st_size
+        except OSError:
+            return False
+        return 0 <= self._settings.journal_size_limit_bytes < size
 
     def _checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
         """Move the write-ahead log into the file, as far as others let it; never raises."""
