@@ -111,6 +111,18 @@ def moment(name: str, value: Any) -> float:
     return seconds
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return whether something is so.
+
+    Raises:
+        TypeError: It is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        msg = f"{name} must be True or False, not {type(value).__name__}"
+        raise TypeError(msg)
+    return value
+
+
 def count(name: str, value: Any, *, least: int = 0) -> int:
     """Return a whole number that the database can hold.
 

@@ -130,6 +130,11 @@ class SessionFilter:
                 raise TypeError(msg)
         for name in _FILTER_NUMBERS:
             _require_number(name, getattr(self, name))
+        for name in ("archived", "pinned", "include_open"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and (value is not None or name == "include_open"):
+                msg = f"{name} must be True or False, not {type(value).__name__}"
+                raise TypeError(msg)
         for what in _MEASURES:
             low, high = getattr(self, f"min_{what}"), getattr(self, f"max_{what}")
             if low is not None and high is not None and low > high:

@@ -25,7 +25,8 @@ class StoreSettings:
         retry_pause_s: Shortest and longest random pause between two attempts.
         checkpoint_every_writes: A PASSIVE checkpoint of the write-ahead log follows
             every so many writes of this store.
-        journal_size_limit_bytes: The write-ahead log is cut to this after a checkpoint.
+        journal_size_limit_bytes: The write-ahead log is cut to this by the next write, once no
+            reader needs it; below 0 it is not.
         connections: How many connections one store opens, all of them at once.
         clock: Gives the time that new rows bear, epoch seconds, UTC.
     """
@@ -39,6 +40,22 @@ class StoreSettings:
     journal_size_limit_bytes: int = 8 * 1024 * 1024
     connections: int = 4
     clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        """Refuse what a store could only stumble over later, once it has written.
+
+        Raises:
+            ValueError: A number of attempts, writes or connections is below 1.
+            TypeError: It is no whole number.
+        """
+        for name in ("write_min_attempts", "checkpoint_every_writes", "connections"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                msg = f"{name} must be a whole number, not {type(value).__name__}"
+                raise TypeError(msg)
+            if value < 1:
+                msg = f"{name} must be at least 1, not {value}"
+                raise ValueError(msg)
 
 
 def default_location() -> str | Path:

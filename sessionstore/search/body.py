@@ -11,10 +11,13 @@ from sessionstore.codec import parse_content, parse_json
 from sessionstore.records import Content
 from sessionstore.search.fold import fold, is_plain
 
-# One backslash before `u`: an escape of the JSON itself. Two: of JSON in a text in it, as the
-# arguments of tool calls are. More come from a text that really has backslashes.
+# An odd number of backslashes before `u`: an escape of the JSON itself. Two, in a text that is
+# JSON once more, as the arguments of tool calls are: an escape of that. Any others come from a
+# text that really has backslashes.
 _ESCAPE = re.compile(r"(\\+)u([0-9a-fA-F]{4})")
-_FIRST_BEYOND_ASCII = 0x80
+_JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BEGINS_JSON = re.compile(r'"(?:\s|\\[nrt])*[{\[]')
+_FIRST_PRINTED = 0x20
 _NESTED = 2
 
 # No tokenizer reads on after NUL; UTF-8 has no half pairs; FTS5 takes the last two for U+FFFD.
@@ -108,17 +111,28 @@ def _joined(*texts: str | None) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def _with_real_characters(text: str | None) -> str | None:
-    if text is None or "\\u" not in text:
-        return text
-    replaced = _ESCAPE.sub(_real_character, text)
+def _with_real_characters(text: str) -> str:
+    replaced = _JSON_TEXT.sub(_real_text, text)
     # Two escapes of one character beyond U+FFFF are two halves by now.
     return replaced.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-def _real_character(found: re.Match[str]) -> str:
-    slashes, code = len(found[1]), int(found[2], 16)
-    if code < _FIRST_BEYOND_ASCII or not (slashes % 2 or slashes == _NESTED):
-        return found[0]
-    kept = 0 if slashes == _NESTED else slashes - 1
-    return "\\" * kept + chr(code)
+def _real_text(found: re.Match[str]) -> str:
+    text = found[0]
+    if "\\u" not in text:
+        return text
+    nested = _BEGINS_JSON.match(text) is not None
+
+    def real(escape: re.Match[str]) -> str:
+        slashes, character = len(escape[1]), chr(int(escape[2], 16))
+        inner = nested and slashes == _NESTED
+        if ord(character) < _FIRST_PRINTED or not (slashes % 2 or inner):
+            return escape[0]
+        if character in '"\\':
+            # As JSON usually writes them, and as a query looks for them.
+            character = f"\\{character}"
+            if inner:
+                character = character.replace("\\", "\\\\").replace('"', '\\"')
+        return "\\" * (0 if inner else slashes - 1) + character
+
+    return _ESCAPE.sub(real, text)

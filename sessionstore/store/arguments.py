@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sessionstore import checks
+from sessionstore.filters import SessionFilter
+from sessionstore.records import ListPlace
 
 C = TypeVar("C", bound=type)
 
@@ -23,6 +25,16 @@ def _text(name: str, value: Any) -> str:
     return checks.optional_text(name, value) or ""
 
 
+def _a(kind: type) -> Check:
+    def check(name: str, value: Any) -> Any:
+        if not isinstance(value, kind):
+            msg = f"{name} must be a {kind.__name__}, not {type(value).__name__}"
+            raise TypeError(msg)
+        return value
+
+    return check
+
+
 def _or_none(check: Check) -> Check:
     return lambda name, value: None if value is None else check(name, value)
 
@@ -35,17 +47,20 @@ _CHECKS: dict[str, Check] = {
     "int | None": _or_none(checks.row_id),
     "float": checks.moment,
     "float | None": _or_none(checks.moment),
+    "bool": checks.flag,
+    "SessionFilter | None": _or_none(_a(SessionFilter)),
+    "ListPlace | None": _or_none(_a(ListPlace)),
 }
 
 
 def checked(call: Callable[..., Any]) -> Callable[..., Any]:
     """Let a method refuse wrong arguments before it does anything.
 
-    Texts, whole numbers of 64 bits and finite numbers are looked at, and None where a text is
-    meant is the empty one. Everything else is up to the method.
+    Texts, whole numbers of 64 bits, finite numbers, bools, filters and places are looked at,
+    and None where a text is meant is the empty one. Everything else is up to the method.
 
     Raises:
-        TypeError: An argument is of another type; a bool is no number.
+        TypeError: An argument is of another type; a bool is no number, and no number a bool.
         ValueError: A number is not finite or beyond 64 bits.
     """
     parameters = list(inspect.signature(call).parameters.values())

@@ -6,6 +6,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, TypeVarTuple
 
@@ -124,10 +125,7 @@ class StoreBase:
 
     def _write(self, unit: Callable[[Connection], T]) -> T:
         """Run a unit in one transaction that writes, again if others were in the way."""
-        self._require_open()
-        if self._database.read_only:
-            msg = f"{self._location} was opened read-only; open it without read_only to write"
-            raise StoreUnavailableError(msg)
+        self._require_writable()
         with reporting_errors(self._location):
             result = self._write_with_retry(unit)
         if self._writes >= self._next_indexing:
@@ -141,6 +139,10 @@ class StoreBase:
         return self._alone(self._write_in_turn, unit)
 
     def _write_in_turn(self, unit: Callable[[Connection], T]) -> T:
+        if self._log_is_long():
+            # SQLite cuts the log when a write begins it anew, which takes that all of it is in
+            # the file; after a long reader only the next checkpoint would see to that.
+            self._checkpoint_in_turn("PASSIVE")
         try:
             result = self._database.write(unit)
         except (DBAPIError, sqlite3.Error) as error:
@@ -210,10 +212,7 @@ class StoreBase:
 
     def _outside_transaction(self, unit: Callable[[Any], T]) -> T:
         """Run a unit that no transaction may hold, such as VACUUM, when no thread writes."""
-        self._require_open()
-        if self._database.read_only:
-            msg = f"{self._location} was opened read-only; open it without read_only to write"
-            raise StoreUnavailableError(msg)
+        self._require_writable()
 
         # A server's driver is spoken to directly, and its errors have to be known as such.
         told = self._telling(unit) if self._on_server else unit
@@ -245,6 +244,15 @@ class StoreBase:
                 if self._closed:
                     self._database.close()
 
+    def _log_is_long(self) -> bool:
+        if self._location.path is None:
+            return False
+        try:
+            size = Path(f"{self._location.path}-wal").stat().st_size
+        except OSError:
+            return False
+        return 0 <= self._settings.journal_size_limit_bytes < size
+
     def _checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
         """Move the write-ahead log into the file, as far as others let it; never raises."""
         try:
@@ -260,6 +268,12 @@ class StoreBase:
         except (sqlite3.Error, SQLAlchemyError) as error:
             # The log is whole without it; the next checkpoint does the work.
             logger.debug("%s: checkpoint put off: %s", self._location, error)
+
+    def _require_writable(self) -> None:
+        self._require_open()
+        if self._database.read_only:
+            msg = f"{self._location} was opened read-only; open it without read_only to write"
+            raise StoreUnavailableError(msg)
 
     def _require_open(self) -> None:
         if self._database.queue.forgotten:

@@ -52,10 +52,7 @@ class TransferCalls(StoreBase):
         when it is asked for. So one is in memory at a time, each is whole, and one that is made
         or deleted meanwhile is left out.
         """
-        chosen = SessionFilter() if wanted is None else wanted
-        if not isinstance(chosen, SessionFilter):
-            msg = f"wanted must be a SessionFilter, not {type(chosen).__name__}"
-            raise TypeError(msg)
+        chosen = wanted or SessionFilter()
         now = self._now()
         matches = self._read(lambda db: listing.matching(db, chosen, now=now))
         whole = (self.export_session(match.id) for match in matches)

@@ -12,7 +12,12 @@ from typing import Any, Literal, TypeVar, Unpack
 from sqlalchemy import Connection
 
 from sessionstore import checks, search
-from sessionstore.errors import SessionStoreError, StoreBusyError, StoreUnavailableError
+from sessionstore.errors import (
+    SessionStoreError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreUnavailableError,
+)
 from sessionstore.filters import FilterFields, SessionFilter, age_in_seconds
 from sessionstore.location import Location
 from sessionstore.records import FileSizes, PruneReport, SkippedSession, UpkeepReport
@@ -114,6 +119,8 @@ class UpkeepCalls(StoreBase):
             raise ValueError(msg)
         wanted = SessionFilter(source=source, **filter_fields)
         folder = side_files.folder(sessions_dir)
+        if not dry_run:
+            self._require_writable()
         now = self._now()
         plan = self._read(lambda db: retention.plan(db, wanted, now=now))
         doomed, skipped = plan.doomed, plan.skipped
@@ -148,7 +155,7 @@ class UpkeepCalls(StoreBase):
 
         try:
             gone = self._write(delete)
-        except StoreBusyError:
+        except (StoreBusyError, StoreClosedError):
             raise
         except SessionStoreError as error:
             logger.warning("session %s was not pruned: %s", session_id, error)

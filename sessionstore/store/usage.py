@@ -7,6 +7,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from sessionstore import checks
+from sessionstore.errors import shown
 from sessionstore.records import DayUsage, GroupUsage, ModelUsage, TokenTotals, UsageSums
 from sessionstore.repository import sessions, usage
 from sessionstore.store.arguments import checked_calls
@@ -120,6 +121,6 @@ class UsageCalls(StoreBase):
             ValueError: It is neither.
         """
         if field not in ("source", "model"):
-            msg = f"usage is told by source or model, not by {field!r}"
+            msg = f"usage is told by source or model, not by {shown(field)}"
             raise ValueError(msg)
         return self._read(lambda db: usage.by_field(db, field))

@@ -20,8 +20,8 @@ from sessionstore.location import locate
 from sessionstore.models import SCHEMA_REVISION
 from sessionstore.settings import StoreSettings
 
-# The last revision that changes a file; any later one is for servers, and leaves its tables as the
-# program before them knows them.
+# The last revision that changes the schema of a file; any later one is for servers, or lists
+# messages that are to be indexed again.
 LAST = "0024"
 BEFORE = f"{int(LAST) - 1:04d}"
 SINCE = [f"{number:04d}_*" for number in range(int(LAST), int(SCHEMA_REVISION) + 1)]

@@ -468,3 +468,40 @@ def test_a_program_that_makes_the_old_index_unless_it_exists_finds_the_new_one(
     change(path, OF_ALL.replace("INDEX", "INDEX IF NOT EXISTS"))
     assert files.ask(path, OF_PARENTS) == indexed
     assert "IS NOT NULL" in indexed[0][0]
+
+
+# ---- 0025
+
+CALLS = (r'["\u003cp"]', r'["{\"a\": \"\\u003cp\"}"]', r'["\\u5e7f"]', r'["\u5e7f"]', '["<p"]')
+
+
+def with_calls(*values: str) -> list[str]:
+    return [session("s"), *(message("tool_calls", f"'{each}'") for each in values)]
+
+
+@pytest.mark.parametrize("reached", ["0025", "0024"])
+def test_tool_calls_with_escapes_that_were_misread_are_read_again(reached: str, at: At) -> None:
+    path = at("0024", *with_calls(*CALLS))
+    # As the package before left them: none waits, each with the text it took them for.
+    change(
+        path,
+        "UPDATE messages SET search_text = 'misread' WHERE id < 5",
+        "DELETE FROM messages_fts_pending",
+    )
+    files.upgrade_file(path, "0025")
+    if reached == "0024":
+        change(path, "DELETE FROM messages_fts_pending")
+        down(path, "0024")
+    assert files.ask(path, "SELECT id FROM messages_fts_pending ORDER BY id") == [(1,), (2,), (3,)]
+    with SessionDB(path) as db:
+        for _ in range(2):
+            assert sorted(hit["id"] for hit in db.search_messages("<p")) == [1, 2, 5]
+            assert [hit["id"] for hit in db.search_messages(r"\u5e7f")] == [3]
+            db.complete_search_index()
+        assert db.check_search_index() == []
+
+
+def test_a_file_that_lost_a_part_of_its_index_is_upgraded_all_the_same(at: At) -> None:
+    path = at("0024", *with_calls(*CALLS), "DROP TABLE messages_fts_pending")
+    with SessionDB(path) as db:
+        assert len(db.search_messages("<p")) == 3

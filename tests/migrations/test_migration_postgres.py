@@ -83,6 +83,39 @@ def test_rows_survive_up_down_and_up(opened: Database) -> None:
     assert ask(opened, "SELECT count(*) FROM sessions") == [(0,)]
 
 
+def test_tool_calls_with_escapes_that_were_misread_are_read_again(
+    opened: Database, postgres_url: str
+) -> None:
+    files.upgrade(opened, "0024")
+    execute(
+        opened,
+        FILL[0],
+        *(
+            "INSERT INTO messages (session_id, role, tool_calls, timestamp) "
+            f"VALUES ('parent', 'assistant', '{calls}', 1.0)"
+            for calls in (r'["\u003cp"]', r'["[\"\\u003cp\"]"]', r'["\\u5e7f"]', r'["\u5e7f"]')
+        ),
+    )
+    execute(
+        opened,
+        # As the package before left them: none waits, each with numbers of what it was taken for.
+        "DELETE FROM messages_fts_pending",
+        "INSERT INTO messages_fts (id, word_count, grams, words) "
+        "SELECT id, 0, '{}', '{}' FROM messages",
+    )
+    files.upgrade(opened)
+    waiting = "SELECT id FROM messages_fts_pending ORDER BY id"
+    assert ask(opened, waiting) == [(1,), (2,), (3,)]
+    assert ask(opened, "SELECT id FROM messages_fts") == [(4,)]
+    with SessionDB(url=postgres_url) as db:
+        for _ in range(2):
+            assert sorted(hit["id"] for hit in db.search_messages("<p")) == [1, 2]
+            assert [hit["id"] for hit in db.search_messages(r"\u5e7f")] == [3]
+            db.complete_search_index()
+    files.downgrade(opened, "0024")
+    assert ask(opened, waiting) == [(1,), (2,), (3,)]
+
+
 def test_each_level_says_its_number(opened: Database) -> None:
     for level in range(1, 12):
         files.upgrade(opened, f"{level:04d}")

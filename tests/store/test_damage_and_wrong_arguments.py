@@ -282,6 +282,38 @@ def test_an_argument_of_another_type_is_refused_by_name(store, call, arguments, 
     assert store.get_meta("last_auto_prune") is None
 
 
+@pytest.mark.parametrize("bad", [None, 0, 1, 5, 2**70, math.inf, "no", "", []])
+def test_what_is_neither_true_nor_false_changes_nothing(store, bad):
+    store.create_session("s", "cli", started_at=0)
+    store.end_session("s", "done")
+    for call in (
+        lambda: store.set_session_archived("s", bad),
+        lambda: store.set_session_pinned("s", bad),
+        lambda: store.prune_report(1, dry_run=bad),
+        lambda: store.import_sessions([], dry_run=bad),
+        lambda: store.update_token_counts("s", 5, absolute=bad),
+        lambda: store.list_sessions_rich(include_archived=bad),
+        lambda: store.list_sessions_rich(include_open=bad),
+    ):
+        with pytest.raises(TypeError, match="must be True or False"):
+            call()
+    if bad is not None:
+        for name in ("archived", "pinned"):
+            with pytest.raises(TypeError, match=f"^{name} must be True or False"):
+                store.list_sessions_rich(**{name: bad})
+    session = store.get_session("s")
+    assert (session["archived"], session["pinned"], session["input_tokens"]) == (False, False, 0)
+
+
+@pytest.mark.parametrize("bad", [0, "", [], {}, "cli", 5, (False, 1.0, "s")])
+def test_what_is_no_filter_and_no_place_is_refused_by_name(store, bad):
+    for call in (store.session_ids, store.iter_export):
+        with pytest.raises(TypeError, match=r"^wanted must be a SessionFilter"):
+            call(bad)
+    with pytest.raises(TypeError, match=r"^past must be a ListPlace"):
+        store.list_sessions_rich(past=bad)
+
+
 def test_numbers_that_no_row_can_have_are_refused(store):
     store.create_session("s", "cli")
     for call in (
@@ -296,7 +328,6 @@ def test_numbers_that_no_row_can_have_are_refused(store):
         lambda: store.get_messages("s", limit=True),
         lambda: store.append_messages("s", [None]),
         lambda: store.sync_messages("s", "text"),
-        lambda: store.iter_export({}),
         lambda: store.list_sessions_rich(min_tokens="5"),
     ):
         with pytest.raises(TypeError):

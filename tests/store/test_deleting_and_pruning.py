@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from sessionstore import ConflictError, SessionDB, StoreSettings
+from sessionstore import ConflictError, SessionDB, StoreClosedError, StoreSettings
 
 DAY = 86400.0
 
@@ -119,6 +119,13 @@ def test_what_the_dry_run_shows_is_what_the_real_run_does(aged):
     assert aged.session_count() == 5
     assert aged.prune_report(90, dry_run=False) == {**shown, "dry_run": False}
     assert aged.session_count() == 3
+
+
+def test_a_prune_of_a_store_that_is_closed_meanwhile_says_so(aged, where):
+    with pytest.raises(StoreClosedError):
+        aged.prune_report(90, dry_run=False, progress=lambda *_: aged.close())
+    with SessionDB(**where) as again:
+        assert again.session_count() == 4
 
 
 def test_opening_a_store_with_old_sessions_deletes_nothing(aged, path):

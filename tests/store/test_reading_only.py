@@ -50,6 +50,8 @@ def test_every_writing_call_is_refused(filled):
             lambda: db.append_message("s", "user", "x"),
             lambda: db.delete_session("s"),
             lambda: db.set_meta("key", "value"),
+            lambda: db.prune_sessions(0),
+            lambda: db.prune_report(0, dry_run=False),
             db.vacuum,
             db.purge_deleted,
             db.optimize,
@@ -58,6 +60,7 @@ def test_every_writing_call_is_refused(filled):
                 call()
         assert db.session_count() == 1
         assert db.message_count() == 1
+        assert db.prune_report(0)["pruned"] == []
 
 
 def test_a_folder_that_may_not_be_written_is_enough(filled):

@@ -220,6 +220,25 @@ class TestContent:
         sql("UPDATE messages SET tool_calls = ?", '[{"arguments": "broken')
         assert len(ids(store, "broken")) == 1
 
+    def test_arguments_are_found_by_what_their_escapes_stand_for(self, store: SessionDB) -> None:
+        # As an encoder of JSON for web pages writes them.
+        arguments = r'{"html": "\u003cp class=\u0022a\u0022\u003ea \u0026 b, it\u0027s"}'
+        store.create_session("s", "cli")
+        store.append_message("s", "assistant", tool_calls=[{"arguments": arguments}])
+        for query in ("<p", 'class="a">', "a & b", "it's"):
+            assert len(store.search_messages(query)) == 1, query
+        assert store.search_messages("003c") == []
+        (hit,) = store.search_messages("<p")
+        assert ">>><p<<< class=" in hit["snippet"]
+
+    def test_code_is_found_by_the_escapes_that_stand_in_it(self, store: SessionDB) -> None:
+        store.create_session("s", "cli")
+        code = r'const close = "\u003c/p>" // \u5e7f'
+        store.append_message("s", "assistant", tool_calls=[{"arguments": {"code": code}}])
+        for query in (r"\u003c/p", r"\u5e7f"):
+            assert len(store.search_messages(query)) == 1, query
+        assert store.search_messages("广") == []
+
     def test_hostile_text_is_found(self, store: SessionDB) -> None:
         texts = [
             "bad \ud83d end",

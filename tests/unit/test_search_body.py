@@ -179,9 +179,20 @@ def test_what_was_stored_with_escapes_is_found_as_what_was_not() -> None:
 
 
 def test_escapes_that_must_stay_do() -> None:
-    assert stored_text(None, None, None, r'["\u0000 \u0022"]') == r'["\u0000 \u0022"]'
-    # A text that really has a backslash before u5e7f, four levels down.
-    assert stored_text(None, None, None, r'["\\\\u5e7f"]') == r'["\\\\u5e7f"]'
+    for calls in (
+        r'["\u0000 \u000a"]',
+        # A text that really has a backslash before u5e7f, in a text that is no JSON and in one
+        # that is.
+        r'["\\u5e7f"]',
+        r'["[\"\\\\u5e7f\"]"]',
+    ):
+        assert stored_text(None, None, None, calls) == calls
+
+
+def test_a_quote_or_backslash_behind_an_escape_counts_as_json_usually_has_it() -> None:
+    assert stored_text(None, None, None, r'["\u0022 \u005C"]') == r'["\" \\"]'
+    nested = r'["{\"a\": \"\\u0022 \\u005c\"}"]'
+    assert stored_text(None, None, None, nested) == encode_json(['{"a": "\\" \\\\"}'])
 
 
 def test_what_is_damaged_counts_as_it_is_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:

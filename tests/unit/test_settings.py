@@ -43,3 +43,12 @@ def test_a_write_is_patient_by_default():
 def test_settings_cannot_change_under_an_open_store():
     with pytest.raises(dataclasses.FrozenInstanceError):
         StoreSettings().write_patience_s = 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"), [(0, ValueError), (-1, ValueError), (True, TypeError), (1.5, TypeError)]
+)
+@pytest.mark.parametrize("name", ["write_min_attempts", "checkpoint_every_writes", "connections"])
+def test_a_setting_that_would_fail_a_later_write_is_refused(name, bad, error):
+    with pytest.raises(error, match=f"^{name} must be "):
+        StoreSettings(**{name: bad})
