@@ -53,6 +53,8 @@ class StoreBase:
         self._database = schema.open_current(
             self._location, self._settings, read_only=read_only, migrate=migrate
         )
+        # Made once: each write looks at it.
+        self._log = self._location.path and Path(f"{self._location.path}-wal")
         self._closed = False
         self._writes = 0
         self._completing = False
@@ -245,10 +247,10 @@ class StoreBase:
                     self._database.close()
 
     def _log_is_long(self) -> bool:
-        if self._location.path is None:
+        if self._log is None:
             return False
         try:
-            size = Path(f"{self._location.path}-wal").stat().st_size
+            size = self._log.stat().st_size
         except OSError:
             return False
         return 0 <= self._settings.journal_size_limit_bytes < size
