@@ -52,7 +52,7 @@ class SessionStoreSessionService(BaseSessionService):
 
     Args:
         store: A `SessionDB`, an `AsyncSessionDB`, or a path or URL; None is the default
-            place. A place is opened once in a process and shared.
+            place. A place is opened by the first call, once in a process, and shared.
     """
 
     def __init__(self, store: AsyncStore = None) -> None:

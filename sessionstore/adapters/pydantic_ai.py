@@ -65,7 +65,7 @@ class SessionStoreConversationStore(ConversationStore):
 
     Args:
         store: A `SessionDB`, an `AsyncSessionDB`, or a path or URL; None is the default
-            place. A place is opened once in a process and shared.
+            place. A place is opened by the first call, once in a process, and shared.
         source: The source of the sessions that are made and listed.
     """
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import threading
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -165,29 +163,6 @@ def test_a_chain_remembers_and_opens_its_place_once(file):
     assert said == ["first question", "first answer", "second question", "second answer"]
     assert len(made) >= 2
     assert len({id(common.opened(file)), *(id(common.opened(str(file))) for _ in made)}) == 1
-
-
-class Place(os.PathLike):
-    """A path that notes which threads look at it."""
-
-    def __init__(self, path):
-        self.path, self.threads = path, set()
-
-    def __fspath__(self):
-        self.threads.add(threading.current_thread())
-        return str(self.path)
-
-
-def test_a_place_is_not_opened_on_the_event_loop(file):
-    async def talk():
-        history = SessionStoreChatMessageHistory("s", place)
-        await history.aadd_messages([HumanMessage("hi")])
-        return await SessionStoreChatMessageHistory("s", place).aget_messages()
-
-    place = Place(file)
-    assert asyncio.run(talk()) == [HumanMessage("hi")]
-    assert place.threads
-    assert threading.main_thread() not in place.threads
 
 
 def test_what_other_hands_made_of_a_message_does_not_hide_the_others(store):
