@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sessionstore.errors import StoreClosedError
+from sessionstore.forking import forked
 from sessionstore.location import Location, locate
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB, open_at
@@ -33,6 +34,13 @@ class _Threads(ThreadPoolExecutor):
 
     def __init__(self, settings: StoreSettings) -> None:
         super().__init__(settings.connections, thread_name_prefix="sessionstore")
+        self._process: int | None = None
+
+    def are_here(self) -> bool:
+        """Say whether calls can run on them: a process that is forked off has none of them."""
+        if self._process is None:
+            self._process = os.getpid()
+        return self._process == os.getpid()
 
 
 # The threads of the stores that others opened; they go with the store.
@@ -223,9 +231,12 @@ class AsyncSessionDB:
 
         Raises:
             StoreClosedError: The store was closed.
+            StoreForkedError: Calls were made before this process was forked off.
         """
         if self._closed:
             raise self._is_closed()
+        if not self._threads.are_here():
+            raise forked(self._location)
         try:
             running = self._threads.submit(lambda: call(self._opened(), *args, **kwargs))
         except RuntimeError as error:

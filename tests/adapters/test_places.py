@@ -176,8 +176,27 @@ assert in_child(lambda: say(session, "child")) == 0
 say(session, "parent")
 """
 
+USED_BEFORE = """
+session, history = SessionStoreSession("s", path), SessionStoreChatMessageHistory("s", path)
+db = AsyncSessionDB(path)
+say(session, "child")
+asyncio.run(history.aget_messages())
+asyncio.run(db.session_count())
+for call in (
+    lambda: say(session, "never"),
+    lambda: say(SessionStoreSession("s", path), "never"),
+    lambda: asyncio.run(history.aget_messages()),
+    lambda: history.messages,
+    lambda: asyncio.run(db.session_count()),
+    lambda: asyncio.run(AsyncSessionDB(path).session_count()),
+):
+    assert in_child(call) == 3
+say(session, "parent")
+asyncio.run(db.close())
+"""
 
-@pytest.mark.parametrize("script", [USED_SINCE], ids=["since"])
+
+@pytest.mark.parametrize("script", [USED_SINCE, USED_BEFORE], ids=["since", "before"])
 def test_a_process_that_is_forked_off_opens_a_place_itself_or_is_refused(
     script: str, tmp_path: Path
 ):
