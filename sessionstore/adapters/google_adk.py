@@ -9,11 +9,13 @@ Made for google-adk 2.13 (https://google.github.io/adk-docs/sessions/session/).
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote
+from weakref import WeakValueDictionary
 
 from sessionstore import errors
 from sessionstore.adapters.common import AsyncStore, awaited, countable, from_extra
@@ -57,6 +59,10 @@ class SessionStoreSessionService(BaseSessionService):
 
     def __init__(self, store: AsyncStore = None) -> None:
         self._store = awaited(store)
+        # Whose turn it is to append to a session; gone when nobody waits.
+        self._turns: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = (
+            WeakValueDictionary()
+        )
 
     async def create_session(
         self,
@@ -182,7 +188,8 @@ class SessionStoreSessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event and what it changes of the states.
 
-        A partial one is only returned, and so is one that the session has already.
+        A partial one is only returned, and so is one that the session has already. Calls for
+        one session are done one after the other, in their order.
 
         Raises:
             StaleSessionError: Another wrote to the session since it was loaded.
@@ -195,14 +202,24 @@ class SessionStoreSessionService(BaseSessionService):
         place = _Place(session.app_name, session.user_id, session.id)
         deltas = _Deltas(event.actions.state_delta or {})
         row = _row_of(event)
-        if any(each.id == event.id for each in session.events) and await self._store.run(
-            lambda db: _is_stored(db, place, row)
-        ):
-            return event
-        held = await self._store.run(lambda db: _append(db, place, session, row, deltas))
-        session.last_update_time = held["updated_at"]
-        session._storage_update_marker = held["revision"]  # noqa: SLF001 - where the kit keeps it
-        return self._commit_event_to_session(session, event)
+        turn = self._turns.setdefault((asyncio.get_running_loop(), place.id), asyncio.Lock())
+        async with turn:
+            if any(each.id == event.id for each in session.events) and await self._store.run(
+                lambda db: _is_stored(db, place, row)
+            ):
+                return event
+            stored: list[dict[str, Any]] = []
+            try:
+                await self._store.run(
+                    lambda db: stored.append(_append(db, place, session, row, deltas))
+                )
+            finally:
+                # After a cancelled call too: the session that is held has what is stored.
+                for held in stored:
+                    session.last_update_time = held["updated_at"]
+                    session._storage_update_marker = held["revision"]  # noqa: SLF001 - where the kit keeps it
+                    self._commit_event_to_session(session, event)
+        return event
 
 
 class _Place:

@@ -181,6 +181,36 @@ def test_who_appends_to_what_was_changed_since_is_told(service):
     assert len(get(service).events) == 3
 
 
+def test_what_is_appended_to_one_session_at_once_is_all_there_in_order(service):
+    async def race():
+        session = await service.create_session(**KEY, session_id="s")
+        events = [said(str(number)) for number in range(12)]
+        await asyncio.gather(*(service.append_event(session, event) for event in events))
+        return events, session
+
+    events, session = run(race())
+    assert get(service).events == session.events == events
+
+
+def test_a_session_goes_on_after_calls_that_were_cancelled(service):
+    async def talk():
+        session = await service.create_session(**KEY, session_id="s")
+        for number in range(60):
+            task = asyncio.create_task(service.append_event(session, delta(count=number)))
+            for _ in range(number % 6):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        last = delta(last=True)
+        await service.append_event(session, last)
+        assert session.events[-1] == last
+        return session
+
+    session = run(talk())
+    stored = get(service)
+    assert (session.events, session.state) == (stored.events, stored.state)
+
+
 def test_two_sessions_change_the_state_of_their_app_and_nothing_is_lost(service):
     async def race():
         async def add(number):
