@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from sessionstore import errors
 from sessionstore.adapters.common import AsyncStore, awaited, countable, from_extra
 from sessionstore.readers.kept import keep, kept, tool_call
+from sessionstore.readers.openai_items import texts
 from sessionstore.records import MessageRecord, SessionRecord
 from sessionstore.search.body import text_of
 from sessionstore.store import SessionDB
@@ -369,15 +370,12 @@ def _row_of(event: Event) -> dict[str, Any]:
     parts = (told.get("content") or {}).get("parts") or []
     answers = [part["function_response"] for part in parts if "function_response" in part]
     calls = [part["function_call"] for part in parts if "function_call" in part]
-    texts = [part for part in parts if part.get("text")]
-    said = [_json(each.get("response")) for each in answers]
-    said += [part["text"] for part in texts if not part.get("thought")]
-    thoughts = [part["text"] for part in texts if part.get("thought")]
+    thoughts = [part["text"] for part in parts if part.get("text") and part.get("thought")]
     role = "user" if event.author == "user" else "assistant"
     answered = answers[0] if answers else {}
     return {
         "role": "tool" if answers else role,
-        "content": "\n".join(said) or None,
+        "content": "\n".join(text for text in _said(told, parts) if text) or None,
         "reasoning": "\n".join(thoughts) or None,
         "tool_calls": [
             tool_call(each.get("id"), each.get("name"), _json(each.get("args") or {}))
@@ -392,6 +390,25 @@ def _row_of(event: Event) -> dict[str, Any]:
         "timestamp": event.timestamp,
         "codex_message_items": keep(FRAMEWORK, told),
     }
+
+
+def _said(told: Mapping[str, Any], parts: list[dict[str, Any]]) -> Iterator[str | None]:
+    """List what an event says, but for its thoughts and what it calls."""
+    for part in parts:
+        if "function_response" in part:
+            yield _json(part["function_response"].get("response"))
+    for part in parts:
+        if not part.get("thought"):
+            yield part.get("text")
+        yield (part.get("executable_code") or {}).get("code")
+        yield (part.get("code_execution_result") or {}).get("output")
+    # Of what was spoken there is no other text.
+    for spoken in ("input_transcription", "output_transcription"):
+        yield (told.get(spoken) or {}).get("text")
+    yield told.get("error_message")
+    if not parts:
+        # Of a step of a workflow.
+        yield from texts(told.get("output"))
 
 
 def _json(value: Any) -> str:

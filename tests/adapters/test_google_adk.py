@@ -123,6 +123,38 @@ def test_events_come_back_equal_in_order_and_are_found(service, store):
     assert store.list_sessions_rich()[0]["preview"] == "look at 网络"
 
 
+def test_what_was_spoken_run_and_reported_is_found(service, store):
+    def of(**part):
+        return Event(
+            author="agent", content=types.Content(role="model", parts=[types.Part(**part)])
+        )
+
+    spoken = types.Transcription(text="heard you", finished=True)
+    session = run(service.create_session(**KEY, session_id="s"))
+    events = [
+        Event(author="user", input_transcription=spoken),
+        Event(author="agent", output_transcription=types.Transcription(text="and answered")),
+        of(executable_code=types.ExecutableCode(code="sum(numbers)", language="PYTHON")),
+        of(code_execution_result=types.CodeExecutionResult(outcome="OUTCOME_OK", output="4711")),
+        Event(author="agent", error_code="500", error_message="it broke"),
+        Event(author="step", output={"verdict": ["it holds"]}),
+    ]
+    for event in events:
+        run(service.append_event(session, event))
+
+    assert get(service).events == events
+    said_by = [(each["role"], each["content"]) for each in store.get_messages("app/u/s")]
+    assert said_by == [
+        ("user", "heard you"),
+        ("assistant", "and answered"),
+        ("assistant", "sum(numbers)"),
+        ("assistant", "4711"),
+        ("assistant", "it broke"),
+        ("assistant", "it holds"),
+    ]
+    assert len(store.search_messages("4711")) == 1
+
+
 def test_only_the_latest_events_are_given_if_so_asked(service):
     session = run(service.create_session(**KEY, session_id="s"))
     for number in range(5):
