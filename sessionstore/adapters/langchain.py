@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from sessionstore.adapters.common import Store, awaited, from_extra, located, opened
@@ -137,8 +138,10 @@ def message_of(record: MessageRecord) -> BaseMessage:
     told = kept(FRAMEWORK, record["codex_message_items"])
     if isinstance(told, dict) and isinstance(told.get("data"), dict):
         told["data"]["content"] = content
-        (message,) = messages_from_dict([told])
-        return message
+        # Of a class that is not LangChain's own it knows no more than the role.
+        with suppress(LookupError, TypeError, ValueError):
+            (message,) = messages_from_dict([told])
+            return message
     said = _said(content)
     if role == "assistant":
         return AIMessage(said, tool_calls=list(_calls_of(record["tool_calls"])))

@@ -10,6 +10,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
+    BaseMessage,
     ChatMessage,
     FunctionMessage,
     HumanMessage,
@@ -167,11 +168,11 @@ def test_a_chain_remembers_and_opens_its_place_once(file):
 
 def test_what_other_hands_made_of_a_message_does_not_hide_the_others(store):
     store.create_session("s", "langchain")
-    for kept in ({"data": 5}, {}, [], "x"):
+    for kept in ({"data": 5}, {"data": {}}, {}, [], "x"):
         store.append_message(
             "s", "user", "odd", codex_message_items=[{"kept_for": "langchain", "value": kept}]
         )
-    assert SessionStoreChatMessageHistory("s", store).messages == [HumanMessage("odd")] * 4
+    assert SessionStoreChatMessageHistory("s", store).messages == [HumanMessage("odd")] * 5
 
 
 @pytest.mark.parametrize(
@@ -193,3 +194,17 @@ def test_an_empty_list_comes_back_as_one(store: SessionDB):
     said = [HumanMessage([]), AIMessage([]), HumanMessage("")]
     history.add_messages(said)
     assert history.messages == said
+
+
+def test_a_message_of_a_class_of_ones_own_does_not_hide_the_others(store: SessionDB):
+    class Note(BaseMessage):
+        type: str = "note"
+
+    history = SessionStoreChatMessageHistory("s", store)
+    history.add_messages([HumanMessage("before"), Note(content="mine"), HumanMessage("after")])
+
+    assert history.messages == [
+        HumanMessage("before"),
+        ChatMessage("mine", role="note"),
+        HumanMessage("after"),
+    ]
