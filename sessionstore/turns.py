@@ -48,17 +48,24 @@ class _Bell:
         return True
 
 
-class _Holder:
-    """Lives as long as the call that holds a turn."""
+class _Place:
+    """A place in the line; it lives as long as the call that stands there."""
+
+    def __init__(self) -> None:
+        self.bell = _Bell()
 
 
 class Turn:
-    """A lock that is free again once the call that took it is over, however it ended."""
+    """A lock that is free again once the call that took it is over, however it ended.
+
+    Calls have it in the order in which they came. Measured without one: of eight threads that
+    wrote all the time, one had no turn in 20 seconds.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._bell = _Bell()
-        self._holder: Callable[[], _Holder | None] = lambda: None
+        # The first one holds it.
+        self._line: deque[weakref.ref[_Place]] = deque()
 
     @contextmanager
     def taken(self, timeout_s: float) -> Iterator[None]:
@@ -67,25 +74,31 @@ class Turn:
         Raises:
             OtherThreadsError: Other threads held it for so long.
         """
-        holder = _Holder()
+        place = _Place()
         ends_at = time.monotonic() + timeout_s
-        while not self._take(holder):
-            if not self._bell.wait(ends_at):
-                msg = "other threads of this process were writing"
-                raise OtherThreadsError(msg)
+        with self._mutex:
+            self._line.append(weakref.ref(place))
         try:
+            while not self._is_first(place):
+                if not place.bell.wait(ends_at):
+                    msg = "other threads of this process were writing"
+                    raise OtherThreadsError(msg)
             yield
         finally:
-            with self._mutex:
-                self._holder = lambda: None
-            self._bell.ring()
+            self._leave(place)
 
-    def _take(self, holder: _Holder) -> bool:
+    def _is_first(self, place: _Place) -> bool:
         with self._mutex:
-            if self._holder() is not None:
-                return False
-            self._holder = weakref.ref(holder)
-            return True
+            while (first := self._line[0]()) is None:
+                self._line.popleft()
+            return first is place
+
+    def _leave(self, place: _Place) -> None:
+        with self._mutex:
+            living = [there for each in self._line if (there := each()) is not None]
+            self._line = deque(weakref.ref(there) for there in living if there is not place)
+        if len(living) > 1 and living[0] is place:
+            living[1].bell.ring()
 
 
 class LastingPool(Pool):
