@@ -113,6 +113,24 @@ def test_threads_that_write_all_the_time_keep_none_of_them_waiting(filled):
     assert min(stored[str(n)] for n in range(count)) > 30
 
 
+def test_threads_that_read_all_the_time_keep_none_of_them_waiting(filled):
+    with SessionDB(filled) as db:
+        count = 2 * db.settings.connections
+        read = Counter(dict.fromkeys(range(count), 0))
+
+        def work(number: int) -> None:
+            while read.total() < 100 * count:
+                assert len(db.get_messages("s", limit=5)) == 5
+                read[number] += 1
+
+        working = [threading.Thread(target=work, args=(n,)) for n in range(count)]
+        for thread in working:
+            thread.start()
+        for thread in working:
+            thread.join()
+    assert min(read.values()) > 30
+
+
 def test_closing_under_reading_and_writing_threads_ends_them_in_order(filled):
     ends: Counter[str] = Counter()
     before = descriptors()
