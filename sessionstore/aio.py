@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sessionstore.errors import StoreClosedError
+from sessionstore.forking import forked
 from sessionstore.location import Location, locate
 from sessionstore.settings import StoreSettings
 from sessionstore.store import SessionDB, open_at
@@ -28,15 +29,22 @@ T = TypeVar("T")
 _END = object()
 
 
-def _threads(settings: StoreSettings) -> ThreadPoolExecutor:
-    """Give a bounded number of threads, made when they are needed."""
-    return ThreadPoolExecutor(settings.connections, thread_name_prefix="sessionstore")
+class _Threads(ThreadPoolExecutor):
+    """As many threads as a store has connections, made when they are needed."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        super().__init__(settings.connections, thread_name_prefix="sessionstore")
+        self._process: int | None = None
+
+    def are_here(self) -> bool:
+        """Say whether calls can run on them: a process that is forked off has none of them."""
+        if self._process is None:
+            self._process = os.getpid()
+        return self._process == os.getpid()
 
 
 # The threads of the stores that others opened; they go with the store.
-_of_open_stores: weakref.WeakKeyDictionary[SessionDB, ThreadPoolExecutor] = (
-    weakref.WeakKeyDictionary()
-)
+_of_open_stores: weakref.WeakKeyDictionary[SessionDB, _Threads] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
 
 
@@ -121,22 +129,27 @@ class AsyncSessionDB:
         settings: StoreSettings | None = None,
     ) -> None:
         location, chosen = locate(db_path, url=url), settings or StoreSettings()
-        self._begin(location, chosen, _threads(chosen), read_only=read_only, store=None)
-        self._open: Callable[[], SessionDB] = lambda: open_at(
-            location, read_only=read_only, migrate=migrate, settings=chosen
+        self._begin(
+            location,
+            chosen,
+            _Threads(chosen),
+            lambda: open_at(location, read_only=read_only, migrate=migrate, settings=chosen),
+            read_only=read_only,
         )
 
     def _begin(
         self,
         location: Location,
         settings: StoreSettings,
-        executor: ThreadPoolExecutor,
+        threads: _Threads,
+        opens: Callable[[], SessionDB],
         *,
-        read_only: bool,
-        store: SessionDB | None,
+        read_only: bool = False,
+        owns: bool = True,
     ) -> None:
         self._location, self._settings, self._read_only = location, settings, read_only
-        self._executor, self._store, self._owns = executor, store, store is None
+        self._threads, self._opens, self._owns = threads, opens, owns
+        self._store: SessionDB | None = None
         self._opening = threading.Lock()
         self._closed = False
 
@@ -149,10 +162,15 @@ class AsyncSessionDB:
         with _making:
             threads = _of_open_stores.get(store)
             if threads is None:
-                threads = _of_open_stores[store] = _threads(store.settings)
+                threads = _of_open_stores[store] = _Threads(store.settings)
         made = cls.__new__(cls)
-        made._begin(  # noqa: SLF001 - the other way to make one
-            store.location, store.settings, threads, read_only=store.read_only, store=store
+        made._begin(  # noqa: SLF001 - another way to make one
+            store.location,
+            store.settings,
+            threads,
+            lambda: store,
+            read_only=store.read_only,
+            owns=False,
         )
         return made
 
@@ -200,7 +218,7 @@ class AsyncSessionDB:
         # Not to be given up by whoever is cancelled while it waits.
         closing.set_running_or_notify_cancel()
         try:
-            self._executor.shutdown(wait=True)
+            self._threads.shutdown(wait=True)
             if self._store is not None:
                 self._store.close()
         finally:
@@ -213,11 +231,14 @@ class AsyncSessionDB:
 
         Raises:
             StoreClosedError: The store was closed.
+            StoreForkedError: Calls were made before this process was forked off.
         """
         if self._closed:
             raise self._is_closed()
+        if not self._threads.are_here():
+            raise forked(self._location)
         try:
-            running = self._executor.submit(lambda: call(self._opened(), *args, **kwargs))
+            running = self._threads.submit(lambda: call(self._opened(), *args, **kwargs))
         except RuntimeError as error:
             # Another thread closed the store since, or the interpreter is going.
             raise self._is_closed() from error
@@ -230,7 +251,7 @@ class AsyncSessionDB:
         if self._store is None:
             with self._opening:
                 if self._store is None:
-                    self._store = self._open()
+                    self._store = self._opens()
         return self._store
 
     @staticmethod
@@ -346,3 +367,19 @@ class AsyncSessionDB:
     fail_handoff = _awaited(SessionDB.fail_handoff)
     get_handoff_state = _awaited(SessionDB.get_handoff_state)
     list_pending_handoffs = _awaited(SessionDB.list_pending_handoffs)
+
+
+def opened_later(
+    location: Location, settings: StoreSettings, opens: Callable[[], SessionDB]
+) -> AsyncSessionDB:
+    """Give the awaited calls of a store that the first of them opens, on its thread.
+
+    Args:
+        location: Where the store will be.
+        settings: What it will be tuned to.
+        opens: Opens it, to be written to too. Whoever does closes it; closing what is given
+            leaves it open.
+    """
+    made = AsyncSessionDB.__new__(AsyncSessionDB)
+    made._begin(location, settings, _Threads(settings), opens, owns=False)  # noqa: SLF001 - another way to make one
+    return made

@@ -48,17 +48,62 @@ class _Bell:
         return True
 
 
-class _Holder:
-    """Lives as long as the call that holds a turn."""
+class _Place:
+    """A place in a line; it lives as long as the call that stands there."""
+
+    def __init__(self) -> None:
+        self.bell = _Bell()
+
+
+class _Line:
+    """Calls in the order in which they came.
+
+    Measured without one: of eight threads that wrote all the time one had no turn in 20
+    seconds, and of five that read over four connections one had none in six.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._places: deque[weakref.ref[_Place]] = deque()
+
+    def join(self) -> _Place:
+        """Stand at the end; to be followed by `leave`."""
+        place = _Place()
+        with self._mutex:
+            self._places.append(weakref.ref(place))
+        return place
+
+    def is_first(self, place: _Place) -> bool:
+        with self._mutex:
+            return self._first() is place
+
+    def leave(self, place: _Place) -> None:
+        with self._mutex:
+            living = [there for each in self._places if (there := each()) is not None]
+            self._places = deque(weakref.ref(there) for there in living if there is not place)
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake the first one."""
+        with self._mutex:
+            first = self._first()
+        if first is not None:
+            first.bell.ring()
+
+    def _first(self) -> _Place | None:
+        while self._places:
+            if (first := self._places[0]()) is not None:
+                return first
+            self._places.popleft()
+        return None
 
 
 class Turn:
     """A lock that is free again once the call that took it is over, however it ended."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._bell = _Bell()
-        self._holder: Callable[[], _Holder | None] = lambda: None
+        # The first one holds it.
+        self._line = _Line()
 
     @contextmanager
     def taken(self, timeout_s: float) -> Iterator[None]:
@@ -67,25 +112,16 @@ class Turn:
         Raises:
             OtherThreadsError: Other threads held it for so long.
         """
-        holder = _Holder()
         ends_at = time.monotonic() + timeout_s
-        while not self._take(holder):
-            if not self._bell.wait(ends_at):
-                msg = "other threads of this process were writing"
-                raise OtherThreadsError(msg)
+        place = self._line.join()
         try:
+            while not self._line.is_first(place):
+                if not place.bell.wait(ends_at):
+                    msg = "other threads of this process were writing"
+                    raise OtherThreadsError(msg)
             yield
         finally:
-            with self._mutex:
-                self._holder = lambda: None
-            self._bell.ring()
-
-    def _take(self, holder: _Holder) -> bool:
-        with self._mutex:
-            if self._holder() is not None:
-                return False
-            self._holder = weakref.ref(holder)
-            return True
+            self._line.leave(place)
 
 
 class LastingPool(Pool):
@@ -105,22 +141,26 @@ class LastingPool(Pool):
         super().__init__(creator, **options)
         self._size, self._timeout_s = pool_size, timeout
         self._mutex = threading.Lock()
-        self._bell = _Bell()
+        self._line = _Line()
         self._idle: deque[ConnectionPoolEntry] = deque()
         self._made: list[weakref.ref[ConnectionPoolEntry]] = []
         self._disposed = False
 
     def _do_get(self) -> ConnectionPoolEntry:
         ends_at = time.monotonic() + self._timeout_s
-        while (found := self._find()) is None:
-            if not self._bell.wait(ends_at):
-                # An interrupt may have left one to the garbage collector.
-                gc.collect()
-                if (found := self._find()) is None:
-                    msg = "other threads of this process had every connection"
-                    raise PoolTimeoutError(msg)
-                break
-        return found
+        place = self._line.join()
+        try:
+            while not self._line.is_first(place) or (found := self._find()) is None:
+                if not place.bell.wait(ends_at):
+                    # An interrupt may have left one to the garbage collector.
+                    gc.collect()
+                    if (found := self._find()) is None:
+                        msg = "other threads of this process had every connection"
+                        raise PoolTimeoutError(msg)
+                    break
+            return found
+        finally:
+            self._line.leave(place)
 
     def _find(self) -> ConnectionPoolEntry | None:
         with suppress(IndexError):
@@ -137,7 +177,7 @@ class LastingPool(Pool):
         self._idle.append(record)
         if self._disposed:
             self.dispose()
-        self._bell.ring()
+        self._line.ring()
 
     def dispose(self) -> None:
         """Close what is idle, and what is in use when it comes back."""

@@ -9,15 +9,18 @@ Made for google-adk 2.13 (https://google.github.io/adk-docs/sessions/session/).
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
+from weakref import WeakValueDictionary
 
 from sessionstore import errors
 from sessionstore.adapters.common import AsyncStore, awaited, countable, from_extra
 from sessionstore.readers.kept import keep, kept, tool_call
+from sessionstore.readers.openai_items import texts
 from sessionstore.records import MessageRecord, SessionRecord
 from sessionstore.search.body import text_of
 from sessionstore.store import SessionDB
@@ -52,11 +55,15 @@ class SessionStoreSessionService(BaseSessionService):
 
     Args:
         store: A `SessionDB`, an `AsyncSessionDB`, or a path or URL; None is the default
-            place. A place is opened once in a process and shared.
+            place. A place is opened by the first call, once in a process, and shared.
     """
 
     def __init__(self, store: AsyncStore = None) -> None:
         self._store = awaited(store)
+        # Whose turn it is to append to a session; gone when nobody waits.
+        self._turns: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = (
+            WeakValueDictionary()
+        )
 
     async def create_session(
         self,
@@ -182,7 +189,8 @@ class SessionStoreSessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event and what it changes of the states.
 
-        A partial one is only returned, and so is one that the session has already.
+        A partial one is only returned, and so is one that the session has already. Calls for
+        one session are done one after the other, in their order.
 
         Raises:
             StaleSessionError: Another wrote to the session since it was loaded.
@@ -195,14 +203,24 @@ class SessionStoreSessionService(BaseSessionService):
         place = _Place(session.app_name, session.user_id, session.id)
         deltas = _Deltas(event.actions.state_delta or {})
         row = _row_of(event)
-        if any(each.id == event.id for each in session.events) and await self._store.run(
-            lambda db: _is_stored(db, place, row)
-        ):
-            return event
-        held = await self._store.run(lambda db: _append(db, place, session, row, deltas))
-        session.last_update_time = held["updated_at"]
-        session._storage_update_marker = held["revision"]  # noqa: SLF001 - where the kit keeps it
-        return self._commit_event_to_session(session, event)
+        turn = self._turns.setdefault((asyncio.get_running_loop(), place.id), asyncio.Lock())
+        async with turn:
+            if any(each.id == event.id for each in session.events) and await self._store.run(
+                lambda db: _is_stored(db, place, row)
+            ):
+                return event
+            stored: list[dict[str, Any]] = []
+            try:
+                await self._store.run(
+                    lambda db: stored.append(_append(db, place, session, row, deltas))
+                )
+            finally:
+                # After a cancelled call too: the session that is held has what is stored.
+                for held in stored:
+                    session.last_update_time = held["updated_at"]
+                    session._storage_update_marker = held["revision"]  # noqa: SLF001 - where the kit keeps it
+                    self._commit_event_to_session(session, event)
+        return event
 
 
 class _Place:
@@ -352,15 +370,12 @@ def _row_of(event: Event) -> dict[str, Any]:
     parts = (told.get("content") or {}).get("parts") or []
     answers = [part["function_response"] for part in parts if "function_response" in part]
     calls = [part["function_call"] for part in parts if "function_call" in part]
-    texts = [part for part in parts if part.get("text")]
-    said = [_json(each.get("response")) for each in answers]
-    said += [part["text"] for part in texts if not part.get("thought")]
-    thoughts = [part["text"] for part in texts if part.get("thought")]
+    thoughts = [part["text"] for part in parts if part.get("text") and part.get("thought")]
     role = "user" if event.author == "user" else "assistant"
     answered = answers[0] if answers else {}
     return {
         "role": "tool" if answers else role,
-        "content": "\n".join(said) or None,
+        "content": "\n".join(text for text in _said(told, parts) if text) or None,
         "reasoning": "\n".join(thoughts) or None,
         "tool_calls": [
             tool_call(each.get("id"), each.get("name"), _json(each.get("args") or {}))
@@ -375,6 +390,25 @@ def _row_of(event: Event) -> dict[str, Any]:
         "timestamp": event.timestamp,
         "codex_message_items": keep(FRAMEWORK, told),
     }
+
+
+def _said(told: Mapping[str, Any], parts: list[dict[str, Any]]) -> Iterator[str | None]:
+    """List what an event says, but for its thoughts and what it calls."""
+    for part in parts:
+        if "function_response" in part:
+            yield _json(part["function_response"].get("response"))
+    for part in parts:
+        if not part.get("thought"):
+            yield part.get("text")
+        yield (part.get("executable_code") or {}).get("code")
+        yield (part.get("code_execution_result") or {}).get("output")
+    # Of what was spoken there is no other text.
+    for spoken in ("input_transcription", "output_transcription"):
+        yield (told.get(spoken) or {}).get("text")
+    yield told.get("error_message")
+    if not parts:
+        # Of a step of a workflow.
+        yield from texts(told.get("output"))
 
 
 def _json(value: Any) -> str:

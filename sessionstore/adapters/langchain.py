@@ -9,13 +9,12 @@ Made for langchain-core 1.8, which calls that class deprecated, to go in 2.0
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
-from sessionstore.adapters.common import Store, from_extra, opened
-from sessionstore.aio import AsyncSessionDB
+from sessionstore.adapters.common import Store, awaited, from_extra, located, opened
 from sessionstore.errors import SessionNotFoundError
 from sessionstore.readers import langchain_messages
 from sessionstore.readers.kept import kept
@@ -69,14 +68,12 @@ class SessionStoreChatMessageHistory(BaseChatMessageHistory):
         user_id: str | None = None,
     ) -> None:
         self.session_id = session_id
-        # Opened by the first call.
-        self._place = store
+        self._at = located(store)
         self._source, self._user_id = source, user_id
 
     @property
     def _store(self) -> SessionDB:
-        self._place = opened(self._place)
-        return self._place
+        return opened(self._at)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override] # the SDK's own way
@@ -118,10 +115,7 @@ class SessionStoreChatMessageHistory(BaseChatMessageHistory):
         await self._awaited(self.clear)
 
     async def _awaited(self, call: Callable[[], T]) -> T:
-        if not isinstance(self._place, SessionDB):
-            # Opening may have to wait for another program, and must not on the loop.
-            self._place = await asyncio.to_thread(opened, self._place)
-        return await AsyncSessionDB.over(self._place).run(lambda _: call())
+        return await awaited(self._at).run(lambda _: call())
 
 
 def row_of(message: BaseMessage) -> dict[str, Any]:
@@ -144,8 +138,10 @@ def message_of(record: MessageRecord) -> BaseMessage:
     told = kept(FRAMEWORK, record["codex_message_items"])
     if isinstance(told, dict) and isinstance(told.get("data"), dict):
         told["data"]["content"] = content
-        (message,) = messages_from_dict([told])
-        return message
+        # Of a class that is not LangChain's own it knows no more than the role.
+        with suppress(LookupError, TypeError, ValueError):
+            (message,) = messages_from_dict([told])
+            return message
     said = _said(content)
     if role == "assistant":
         return AIMessage(said, tool_calls=list(_calls_of(record["tool_calls"])))

@@ -41,7 +41,7 @@ class SessionStoreSession:
     Args:
         session_id: The conversation; made when the first items come.
         store: A `SessionDB`, an `AsyncSessionDB`, or a path or URL; None is the default
-            place. A place is opened once in a process and shared.
+            place. A place is opened by the first call, once in a process, and shared.
         session_settings: `limit` is how many items `get_items` gives unless it is told.
         source: The source of a session that is made.
         user_id: Whose it is.

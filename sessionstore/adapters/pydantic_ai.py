@@ -17,12 +17,13 @@ Made for pydantic-ai-slim 2.68 (https://ai.pydantic.dev/api/conversation_store/)
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sessionstore.adapters.common import AsyncStore, awaited, countable, from_extra
 from sessionstore.errors import ConflictError, SessionNotFoundError
 from sessionstore.readers.kept import keep, kept, tool_call
+from sessionstore.readers.openai_items import texts
 from sessionstore.records import MessageRecord, SessionRecord
 from sessionstore.store import SessionDB
 
@@ -35,10 +36,10 @@ with from_extra("pydantic-ai"):
         ConversationStore,
     )
     from pydantic_ai.messages import (
+        FilePart,
         ModelMessage,
         ModelMessagesTypeAdapter,
         ModelResponse,
-        TextPart,
         ThinkingPart,
         ToolCallPart,
         ToolReturnPart,
@@ -65,7 +66,7 @@ class SessionStoreConversationStore(ConversationStore):
 
     Args:
         store: A `SessionDB`, an `AsyncSessionDB`, or a path or URL; None is the default
-            place. A place is opened once in a process and shared.
+            place. A place is opened by the first call, once in a process, and shared.
         source: The source of the sessions that are made and listed.
     """
 
@@ -303,46 +304,52 @@ def _columns_of(message: ModelMessage, told: Mapping[str, Any]) -> dict[str, Any
         message: The message.
         told: The same as JSON has it, for what only that can write, such as bytes.
     """
+    parts = list(zip(message.parts, told["parts"], strict=True))
+    said = _joined(text for part, as_json in parts for text in _said(part, as_json))
     if isinstance(message, ModelResponse):
         calls = [
             tool_call(part.tool_call_id, part.tool_name, _as_text(as_json["args"] or {}))
-            for part, as_json in zip(message.parts, told["parts"], strict=True)
+            for part, as_json in parts
             if isinstance(part, ToolCallPart)
         ]
         thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
         return {
             "role": "assistant",
-            "content": _joined(
-                part.content for part in message.parts if isinstance(part, TextPart)
-            ),
+            "content": said,
             "reasoning": _joined(thoughts),
             "tool_calls": calls or None,
             "finish_reason": message.finish_reason,
             "token_count": countable(message.usage.output_tokens),
         }
-    texts: list[str] = []
-    answered: ToolReturnPart | None = None
-    role = "system"
-    for part, as_json in zip(message.parts, told["parts"], strict=True):
-        if isinstance(part, UserPromptPart):
-            role = "user"
-            said = [part.content] if isinstance(part.content, str) else part.content
-            texts.extend(
-                each if isinstance(each, str) else getattr(each, "content", "")
-                for each in said
-                if isinstance(each, str) or isinstance(getattr(each, "content", None), str)
-            )
-        elif isinstance(part, ToolReturnPart):
-            answered = answered or part
-            texts.append(_answer_of(part, as_json))
-        elif isinstance(content := getattr(part, "content", None), str):
-            texts.append(content)
+    is_user = any(
+        isinstance(part, UserPromptPart) or getattr(part, "speaker", None) == "user"
+        for part in message.parts
+    )
+    answered = next((part for part, _ in parts if isinstance(part, ToolReturnPart)), None)
     return {
-        "role": "tool" if answered and role != "user" else role,
-        "content": _joined(texts),
+        "role": "user" if is_user else "tool" if answered else "system",
+        "content": said,
         "tool_call_id": answered.tool_call_id if answered else None,
         "tool_name": answered.tool_name if answered else None,
     }
+
+
+def _said(part: Any, as_json: Mapping[str, Any]) -> Iterator[str]:
+    """List what a part says, but for a thought, and a call that the columns hold."""
+    if isinstance(part, ThinkingPart | FilePart | ToolCallPart):
+        return
+    if isinstance(part, ToolReturnPart):
+        yield _answer_of(part, as_json)
+    elif isinstance(part, UserPromptPart):
+        for each in [part.content] if isinstance(part.content, str) else part.content:
+            text = each if isinstance(each, str) else getattr(each, "content", None)
+            if isinstance(text, str):
+                yield text
+    elif isinstance(as_json.get("content"), str):
+        yield as_json["content"]
+    else:
+        # What the provider's own tools were asked and answered, what was spoken, and the rest.
+        yield from texts([as_json.get(field) for field in ("content", "args", "transcript")])
 
 
 def _answer_of(part: ToolReturnPart, as_json: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ from mcp.types import (
 )
 from mcp.types import Tool as ToolRecord
 
-from sessionstore.errors import SessionStoreError
+from sessionstore.errors import SessionStoreError, shown
 from sessionstore.mcp.arguments import schema_of
 from sessionstore.mcp.tools import Tool, Tools
 
@@ -57,7 +57,9 @@ def _server(tools: Tools) -> Server[Any]:
     async def call_tool(_context: Any, params: CallToolRequestParams) -> CallToolResult:
         if params.name not in tools.all:
             known = ", ".join(tools.all)
-            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r}; there are {known}")
+            raise MCPError(
+                INVALID_PARAMS, f"there is no tool {shown(params.name)}; there are {known}"
+            )
         # The store waits for locks and disks; the connection goes on meanwhile.
         answer = partial(_answer, tools, params.name, params.arguments or {})
         text, failed = await anyio.to_thread.run_sync(answer)

@@ -19,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
+from sessionstore.codec import as_text
 from sessionstore.engine import Database, open_read_only
 from sessionstore.errors import ImportRejectedError
 from sessionstore.location import locate
@@ -42,27 +43,32 @@ class _Tables(History):
     def _sessions_of(self, file: Path) -> Iterator[dict[str, Any]]:
         database = open_read_only(locate(file), StoreSettings())
         try:
-            for session_id in self._ids(database):
-                draft = self._read(database, session_id)
+            for first, session_id in self._ids(database):
+                draft = self._read(database, first)
                 if draft.rows:
                     draft.fill_missing(id=session_id)
                     yield draft.exported()
         finally:
             database.close()
 
-    def _ids(self, database: Database) -> list[str]:
-        def ids(db: Connection) -> list[str] | None:
+    def _ids(self, database: Database) -> list[tuple[int, str]]:
+        """List the sessions: the first row of each, and what it is called."""
+
+        def ids(db: Connection) -> list[tuple[int, str]] | None:
             named = {"name": self.table}
             there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :name"
             if not db.execute(text(there), named).scalar():
                 return None
-            grouped = f"SELECT session_id, count(*) FROM {self.table} GROUP BY 1 ORDER BY min(id)"  # noqa: S608 - a constant
-            found: list[str] = []
-            for session_id, count in db.execute(text(grouped)):
-                if session_id in (None, ""):
+            grouped = (
+                "SELECT min(id), session_id, count(*) "  # noqa: S608 - constants
+                f"FROM {self.table} GROUP BY session_id ORDER BY 1"
+            )
+            found: list[tuple[int, str]] = []
+            for first, session_id, count in db.execute(text(grouped)):
+                if session_id in (None, "", b""):
                     self.unkept["messages of no session"] += count
                 else:
-                    found.append(str(session_id))
+                    found.append((first, as_text(session_id)))
             return found
 
         found = database.ask(ids)
@@ -71,12 +77,13 @@ class _Tables(History):
             raise ImportRejectedError(msg)
         return found
 
-    def _read(self, database: Database, session_id: str) -> Draft:
+    def _read(self, database: Database, first: int) -> Draft:
+        # The id itself may be what is no text, and would not be found again.
         chosen = (
-            f"SELECT id, {self.message}, {self.time} FROM {self.table} "  # noqa: S608 - constants
-            "WHERE session_id = :id ORDER BY id"
+            f"SELECT id, {self.message}, {self.time} FROM {self.table} WHERE session_id = "  # noqa: S608 - constants
+            f"(SELECT session_id FROM {self.table} WHERE id = :first) ORDER BY id"
         )
-        rows = database.ask(lambda db: db.execute(text(chosen), {"id": session_id}).all())
+        rows = database.ask(lambda db: db.execute(text(chosen), {"first": first}).all())
         draft, tools = Draft(self.program), dict[str, str]()
         for row_id, message, time in rows:
             draft.at(time)

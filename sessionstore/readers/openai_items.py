@@ -28,14 +28,11 @@ def message_of(item: Mapping[str, Any], program: str, names: dict[str, str]) -> 
         names: The names of the tools by the ids of their calls; it gains that of this item.
     """
     kind, call_id = item.get("type", "message"), item.get("call_id")
-    content = item.get("content")
     role = _role_of(item)
     if isinstance(call_id, str) and isinstance(item.get("name"), str):
         names[call_id] = item["name"]
     if kind == "message" and role and _holds(item, "content"):
-        if list(item) == ["content", "role"] and isinstance(content, str) and role in ROLES:
-            return {"role": role, "content": content}
-        return {"role": role, "content": content, **_beside(item, "content", program)}
+        return _message(item, role, program)
     if kind == "reasoning":
         return _reasoning(item, program)
     if isinstance(call_id, str) and str(kind).endswith("_call"):
@@ -61,7 +58,7 @@ def message_of(item: Mapping[str, Any], program: str, names: dict[str, str]) -> 
     }
     if kind == "message":
         shown = {"role": role or "assistant"}
-    said = "\n".join(_texts(item)) or None
+    said = "\n".join(texts(item)) or None
     return {**shown, "content": said, "codex_message_items": keep(program, [None, item])}
 
 
@@ -69,6 +66,23 @@ def _role_of(item: Mapping[str, Any]) -> str | None:
     """Give the role if it is one that a column can hold."""
     role = item.get("role")
     return role if isinstance(role, str) and is_plain(role) else None
+
+
+def _message(item: Mapping[str, Any], role: str, program: str) -> dict[str, Any]:
+    content = item["content"]
+    if list(item) == ["content", "role"] and isinstance(content, str) and role in ROLES:
+        return {"role": role, "content": content}
+    if refusals := _refusals(content):
+        # To others they are no text, so they are told as one.
+        shown = {"role": role, "content": text_of([content, refusals])}
+        return {**shown, "codex_message_items": keep(program, [None, item])}
+    return {"role": role, "content": content, **_beside(item, "content", program)}
+
+
+def _refusals(content: Any) -> list[Any]:
+    parts = content if isinstance(content, list) else ()
+    refused = (part.get("refusal") for part in parts if isinstance(part, dict))
+    return [each for each in refused if isinstance(each, str)]
 
 
 def _reasoning(item: Mapping[str, Any], program: str) -> dict[str, Any]:
@@ -91,15 +105,15 @@ def _beside(item: Mapping[str, Any], field: str, program: str) -> dict[str, Any]
     return {"codex_message_items": keep(program, [field, {**item, field: None}])}
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """List what is said in an item of a kind that is not known."""
+def texts(value: Any) -> Iterator[str]:
+    """List what is said in a value of a kind that is not known."""
     if isinstance(value, str):
         if not value.startswith("data:"):
             yield value
     elif isinstance(value, list):
         for each in value:
-            yield from _texts(each)
+            yield from texts(each)
     elif isinstance(value, Mapping):
         for name, each in value.items():
             if name not in _UNSAID:
-                yield from _texts(each)
+                yield from texts(each)

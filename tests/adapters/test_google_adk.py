@@ -123,6 +123,38 @@ def test_events_come_back_equal_in_order_and_are_found(service, store):
     assert store.list_sessions_rich()[0]["preview"] == "look at 网络"
 
 
+def test_what_was_spoken_run_and_reported_is_found(service, store):
+    def of(**part):
+        return Event(
+            author="agent", content=types.Content(role="model", parts=[types.Part(**part)])
+        )
+
+    spoken = types.Transcription(text="heard you", finished=True)
+    session = run(service.create_session(**KEY, session_id="s"))
+    events = [
+        Event(author="user", input_transcription=spoken),
+        Event(author="agent", output_transcription=types.Transcription(text="and answered")),
+        of(executable_code=types.ExecutableCode(code="sum(numbers)", language="PYTHON")),
+        of(code_execution_result=types.CodeExecutionResult(outcome="OUTCOME_OK", output="4711")),
+        Event(author="agent", error_code="500", error_message="it broke"),
+        Event(author="step", output={"verdict": ["it holds"]}),
+    ]
+    for event in events:
+        run(service.append_event(session, event))
+
+    assert get(service).events == events
+    said_by = [(each["role"], each["content"]) for each in store.get_messages("app/u/s")]
+    assert said_by == [
+        ("user", "heard you"),
+        ("assistant", "and answered"),
+        ("assistant", "sum(numbers)"),
+        ("assistant", "4711"),
+        ("assistant", "it broke"),
+        ("assistant", "it holds"),
+    ]
+    assert len(store.search_messages("4711")) == 1
+
+
 def test_only_the_latest_events_are_given_if_so_asked(service):
     session = run(service.create_session(**KEY, session_id="s"))
     for number in range(5):
@@ -179,6 +211,36 @@ def test_who_appends_to_what_was_changed_since_is_told(service):
     by_hand = Session(id="s", app_name="app", user_id="u", events=list(theirs.events))
     run(service.append_event(by_hand, said("mine")))
     assert len(get(service).events) == 3
+
+
+def test_what_is_appended_to_one_session_at_once_is_all_there_in_order(service):
+    async def race():
+        session = await service.create_session(**KEY, session_id="s")
+        events = [said(str(number)) for number in range(12)]
+        await asyncio.gather(*(service.append_event(session, event) for event in events))
+        return events, session
+
+    events, session = run(race())
+    assert get(service).events == session.events == events
+
+
+def test_a_session_goes_on_after_calls_that_were_cancelled(service):
+    async def talk():
+        session = await service.create_session(**KEY, session_id="s")
+        for number in range(60):
+            task = asyncio.create_task(service.append_event(session, delta(count=number)))
+            for _ in range(number % 6):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        last = delta(last=True)
+        await service.append_event(session, last)
+        assert session.events[-1] == last
+        return session
+
+    session = run(talk())
+    stored = get(service)
+    assert (session.events, session.state) == (stored.events, stored.state)
 
 
 def test_two_sessions_change_the_state_of_their_app_and_nothing_is_lost(service):

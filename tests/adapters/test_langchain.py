@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import threading
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
+    BaseMessage,
     ChatMessage,
     FunctionMessage,
     HumanMessage,
@@ -167,36 +166,13 @@ def test_a_chain_remembers_and_opens_its_place_once(file):
     assert len({id(common.opened(file)), *(id(common.opened(str(file))) for _ in made)}) == 1
 
 
-class Place(os.PathLike):
-    """A path that notes which threads look at it."""
-
-    def __init__(self, path):
-        self.path, self.threads = path, set()
-
-    def __fspath__(self):
-        self.threads.add(threading.current_thread())
-        return str(self.path)
-
-
-def test_a_place_is_not_opened_on_the_event_loop(file):
-    async def talk():
-        history = SessionStoreChatMessageHistory("s", place)
-        await history.aadd_messages([HumanMessage("hi")])
-        return await SessionStoreChatMessageHistory("s", place).aget_messages()
-
-    place = Place(file)
-    assert asyncio.run(talk()) == [HumanMessage("hi")]
-    assert place.threads
-    assert threading.main_thread() not in place.threads
-
-
 def test_what_other_hands_made_of_a_message_does_not_hide_the_others(store):
     store.create_session("s", "langchain")
-    for kept in ({"data": 5}, {}, [], "x"):
+    for kept in ({"data": 5}, {"data": {}}, {}, [], "x"):
         store.append_message(
             "s", "user", "odd", codex_message_items=[{"kept_for": "langchain", "value": kept}]
         )
-    assert SessionStoreChatMessageHistory("s", store).messages == [HumanMessage("odd")] * 4
+    assert SessionStoreChatMessageHistory("s", store).messages == [HumanMessage("odd")] * 5
 
 
 @pytest.mark.parametrize(
@@ -218,3 +194,17 @@ def test_an_empty_list_comes_back_as_one(store: SessionDB):
     said = [HumanMessage([]), AIMessage([]), HumanMessage("")]
     history.add_messages(said)
     assert history.messages == said
+
+
+def test_a_message_of_a_class_of_ones_own_does_not_hide_the_others(store: SessionDB):
+    class Note(BaseMessage):
+        type: str = "note"
+
+    history = SessionStoreChatMessageHistory("s", store)
+    history.add_messages([HumanMessage("before"), Note(content="mine"), HumanMessage("after")])
+
+    assert history.messages == [
+        HumanMessage("before"),
+        ChatMessage("mine", role="note"),
+        HumanMessage("after"),
+    ]

@@ -78,6 +78,14 @@ ITEMS = [
         "content": [{"type": "output_text", "text": "sure", "logprobs": [{"logprob": -math.inf}]}],
     },
     {"role": "a\0role", "content": "of a role no column can hold"},
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [
+            {"type": "output_text", "text": "but"},
+            {"type": "refusal", "refusal": "I decline"},
+        ],
+    },
     {},
 ]
 
@@ -153,7 +161,8 @@ def test_one_item_that_is_no_json_stores_none(store):
 def test_every_kind_of_text_is_found(store):
     run(SessionStoreSession("s", store, user_id="u", source="app").add_items(ITEMS))
 
-    for word in ("网络", "look", "answer", "漓江", "look_up", "river", "kiwis", "uname", "unheard"):
+    words = ("网络", "look", "answer", "漓江", "look_up", "river", "kiwis", "uname", "unheard")
+    for word in (*words, '"but I decline"'):
         assert [hit["session_id"] for hit in store.search_messages(word, per_session=1)] == ["s"]
     assert store.search_messages("AAAA") == []
     row = store.get_session("s")

@@ -14,10 +14,16 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import (
     BinaryImage,
+    CompactionPart,
     ImageUrl,
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
+    RetryFeedbackPart,
+    RetryInfo,
+    SpeechPart,
     SystemPromptPart,
     TextPart,
     ThinkingPart,
@@ -122,6 +128,41 @@ def test_messages_come_back_equal_and_are_found(store):
         run(conversations.read_entry("nope"))
     with pytest.raises(LookupError):
         run(conversations.read_history("nope"))
+
+
+def test_what_the_providers_tools_said_what_was_spoken_and_what_failed_is_found(store):
+    messages = [
+        ModelResponse(
+            parts=[
+                NativeToolCallPart("web_search", {"query": "kiwis"}, tool_call_id="n"),
+                NativeToolReturnPart("web_search", [{"title": "Fruit"}], tool_call_id="n"),
+                TextPart("data: as it is"),
+                CompactionPart("summed up"),
+                SpeechPart(speaker="assistant", transcript="spoken"),
+            ]
+        ),
+        ModelRequest(
+            parts=[
+                SpeechPart(speaker="user", transcript="answered"),
+                RetryFeedbackPart(
+                    [{"type": "missing", "loc": ("a",), "msg": "Needed", "input": 1}],
+                    retry=RetryInfo(cause="validation_error"),
+                ),
+            ]
+        ),
+    ]
+    conversations = SessionStoreConversationStore(store)
+    run(conversations.save(Conversation(conversation_id="c", messages=messages)))
+
+    assert said(store, "c") == [
+        "kiwis\nFruit\ndata: as it is\nsummed up\nspoken",
+        "answered\na\nNeeded",
+    ]
+    rows = [(each["role"], each["tool_calls"]) for each in store.get_messages("c")]
+    assert rows == [("assistant", None), ("user", None)]
+    told = ModelMessagesTypeAdapter.dump_json(messages)
+    assert ModelMessagesTypeAdapter.dump_json(run(conversations.load("c")).messages) == told
+    assert len(store.search_messages("kiwis")) == 1
 
 
 def test_odd_messages_come_back_as_the_framework_tells_them(store):

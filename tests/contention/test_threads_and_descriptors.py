@@ -91,6 +91,46 @@ def test_stores_that_nobody_closes_leave_no_descriptor(filled):
     assert abs(descriptors() - before) <= 2
 
 
+def test_threads_that_write_all_the_time_keep_none_of_them_waiting(filled):
+    count = 6
+    stored = Counter({str(number): 0 for number in range(count)})
+    with SessionDB(filled) as db:
+        for number in range(count):
+            db.create_session(str(number), "cli")
+
+        def work(session_id: str) -> None:
+            while stored.total() < 100 * count:
+                db.append_message(session_id, "user", "on and on")
+                stored[session_id] += 1
+
+        working = [threading.Thread(target=work, args=(str(n),)) for n in range(count)]
+        for thread in working:
+            thread.start()
+        for thread in working:
+            thread.join()
+        assert {db.message_count(str(n)) for n in range(count)} == set(stored.values())
+    # A third of a fair share, as some thread begins late.
+    assert min(stored[str(n)] for n in range(count)) > 30
+
+
+def test_threads_that_read_all_the_time_keep_none_of_them_waiting(filled):
+    with SessionDB(filled) as db:
+        count = 2 * db.settings.connections
+        read = Counter(dict.fromkeys(range(count), 0))
+
+        def work(number: int) -> None:
+            while read.total() < 100 * count:
+                assert len(db.get_messages("s", limit=5)) == 5
+                read[number] += 1
+
+        working = [threading.Thread(target=work, args=(n,)) for n in range(count)]
+        for thread in working:
+            thread.start()
+        for thread in working:
+            thread.join()
+    assert min(read.values()) > 30
+
+
 def test_closing_under_reading_and_writing_threads_ends_them_in_order(filled):
     ends: Counter[str] = Counter()
     before = descriptors()

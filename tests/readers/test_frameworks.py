@@ -209,6 +209,25 @@ def test_messages_of_no_session_are_counted(take_in, file: Path):
     assert "messages of no session (1 record)" in take_in("langchain-sqlite", file).stdout
 
 
+@pytest.mark.parametrize("file", ["langchain-sqlite"], indirect=True)
+def test_a_session_whose_id_is_no_text_comes_along(take_in, file: Path, target: Path):
+    said = json.dumps({"type": "human", "data": {"content": "hi"}})
+    with sqlite3.connect(file) as connection:
+        connection.execute("DELETE FROM message_store")
+        for odd in ("x'616263'", "CAST(x'64ff65' AS TEXT)", "x''", "7"):
+            connection.execute(
+                f"INSERT INTO message_store (session_id, message) VALUES ({odd}, ?)", (said,)
+            )
+    connection.close()
+
+    result = take_in("langchain-sqlite", file)
+
+    assert "3 sessions imported, 3 messages" in result.stdout
+    assert "messages of no session (1 record)" in result.stdout
+    for session_id in ("abc", "d\ufffde", "7"):
+        assert told(target, session_id, "content") == [("hi",)]
+
+
 def test_another_file_is_no_history(take_in, tmp_path: Path):
     other = tmp_path / "other.db"
     sqlite3.connect(other).execute("CREATE TABLE t (x)").connection.close()

@@ -128,6 +128,9 @@ def test_an_error_is_the_sentence_of_the_store(reading: tuple[Served, Path]):
     assert told(wrong) == "limit must lie between 1 and 100, not 1000"
     with pytest.raises(MCPError, match="there is no tool 'update_session'; there are search_sess"):
         served.call("update_session", session="s1", title="x")
+    with pytest.raises(MCPError) as unknown:
+        served.call("x" * 1_000_000)
+    assert len(str(unknown.value)) < 2_000
     assert served.log.read_text() == ""
 
 
