@@ -3,8 +3,9 @@
 SQLite gives its write lock to whoever asks at the right moment: those who wait ask again after
 pauses of up to 100 ms, so one of many writers may wait for seconds
 (https://www.sqlite.org/c3ref/busy_timeout.html). The kernel wakes those who wait for a `flock`
-in the order in which they came. So writers take that first, and then find SQLite's own lock
-free. That one stays the authority: where there can be no queue, each goes on without it.
+in the order in which they came, but for some that it lets overtake on a busy machine. So writers
+take that first, and then find SQLite's own lock free. That one stays the authority: where there
+can be no queue, each goes on without it.
 
 KeyboardInterrupt may strike between any two steps of Python, and leaves nothing held: the
 interpreter looks for signals after a call into C, not before it, so a `finally` whose first

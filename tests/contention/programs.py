@@ -14,7 +14,7 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-from sessionstore import SessionDB, SessionNotFoundError
+from sessionstore import SessionDB, SessionNotFoundError, StoreSettings
 
 
 def write_sessions(link: Connection, where: str | dict[str, str], number: int) -> None:
@@ -126,8 +126,11 @@ def append_and_report(link: Connection, path: str, session_id: str) -> None:
 
 
 def append_once(link: Connection, path: str, session_id: str) -> None:
-    """Keep a store open, and append when told; say the id or the error."""
-    db = SessionDB(path)
+    """Keep a store open, and append when told; say the id or the error.
+
+    However long it takes on a busy machine, it stays in the queue until it is its turn.
+    """
+    db = SessionDB(path, settings=StoreSettings(write_patience_s=240.0))
     db.get_session(session_id)
     link.send("ready")
     link.recv()
