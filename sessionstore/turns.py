@@ -66,6 +66,11 @@ class _Line:
         self._mutex = threading.Lock()
         self._places: deque[weakref.ref[_Place]] = deque()
 
+    @property
+    def empty(self) -> bool:
+        """Whether nobody stands in it, nor did who is gone since."""
+        return not self._places
+
     def join(self) -> _Place:
         """Stand at the end; to be followed by `leave`."""
         place = _Place()
@@ -79,12 +84,13 @@ class _Line:
 
     def leave(self, place: _Place) -> None:
         with self._mutex:
-            living = [there for each in self._places if (there := each()) is not None]
-            self._places = deque(weakref.ref(there) for there in living if there is not place)
+            self._places = deque(each for each in self._places if each() not in (None, place))
         self.ring()
 
     def ring(self) -> None:
         """Wake the first one."""
+        if self.empty:
+            return
         with self._mutex:
             first = self._first()
         if first is not None:
@@ -147,6 +153,8 @@ class LastingPool(Pool):
         self._disposed = False
 
     def _do_get(self) -> ConnectionPoolEntry:
+        if self._line.empty and (found := self._find()) is not None:
+            return found
         ends_at = time.monotonic() + self._timeout_s
         place = self._line.join()
         try:
