@@ -143,7 +143,11 @@ def messages_of(items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     names: dict[str, str] = {}
     for item in items:
         # As the SDK's own sessions do: what comes back is what JSON makes of an item.
-        told = json.loads(json.dumps(item))
+        try:
+            told = json.loads(json.dumps(item))
+        except RecursionError as error:
+            msg = "an item is nested deeper than JSON can be read"
+            raise ValueError(msg) from error
         if not isinstance(told, dict):
             msg = f"an item is a dict, not {type(item).__name__}"
             raise TypeError(msg)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,15 +13,11 @@ from typing import Any, Literal, TypeVar, Unpack
 from sqlalchemy import Connection
 
 from sessionstore import checks, search
-from sessionstore.errors import (
-    SessionStoreError,
-    StoreBusyError,
-    StoreClosedError,
-    StoreUnavailableError,
-)
+from sessionstore.errors import ConflictError, StoreBusyError, StoreUnavailableError
 from sessionstore.filters import FilterFields, SessionFilter, age_in_seconds
 from sessionstore.location import Location
 from sessionstore.records import FileSizes, PruneReport, SkippedSession, UpkeepReport
+from sessionstore.reporting import sqlite_code
 from sessionstore.repository import (
     maintenance,
     meta,
@@ -155,9 +152,9 @@ class UpkeepCalls(StoreBase):
 
         try:
             gone = self._write(delete)
-        except (StoreBusyError, StoreClosedError):
-            raise
-        except SessionStoreError as error:
+        except (ConflictError, StoreUnavailableError) as error:
+            if not _is_of_its_rows(error):
+                raise
             logger.warning("session %s was not pruned: %s", session_id, error)
             report["skipped"].append(SkippedSession(id=session_id, reason=str(error)))
             return
@@ -367,6 +364,14 @@ def size_of(location: Location) -> int | None:
     except FileNotFoundError:
         return None
     return total
+
+
+def _is_of_its_rows(error: ConflictError | StoreUnavailableError) -> bool:
+    """Say whether one session cannot be deleted, and others may: a reference, a damaged page."""
+    if isinstance(error, ConflictError):
+        return True
+    code = sqlite_code(error)
+    return code is not None and code & 0xFF == sqlite3.SQLITE_CORRUPT
 
 
 def _moment_or_none(value: str | None) -> float | None:

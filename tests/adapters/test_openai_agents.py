@@ -155,6 +155,11 @@ def test_one_item_that_is_no_json_stores_none(store):
     for no_item in ("a text", None, ["a list"]):
         with pytest.raises(TypeError, match="an item is a dict, not"):
             run(session.add_items([{"content": "a", "role": "user"}, no_item]))
+    deep: dict[str, object] = {}
+    for _ in range(5000):
+        deep = {"within": deep}
+    with pytest.raises(ValueError, match="nested"):
+        run(session.add_items([{"content": "a", "role": "user"}, deep]))
     assert run(session.get_items()) == []
 
 

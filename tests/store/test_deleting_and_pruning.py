@@ -6,7 +6,13 @@ import logging
 
 import pytest
 
-from sessionstore import ConflictError, SessionDB, StoreClosedError, StoreSettings
+from sessionstore import (
+    ConflictError,
+    SessionDB,
+    StoreClosedError,
+    StoreSettings,
+    StoreUnavailableError,
+)
 
 DAY = 86400.0
 
@@ -181,6 +187,15 @@ def test_one_row_that_cannot_go_keeps_no_other_and_says_why(aged, sql, caplog):
         assert "ended-100" in caplog.text
         assert aged.message_count("ended-100") == 1
     assert whole(sql)
+
+
+@pytest.mark.sqlite_only
+def test_where_nothing_more_can_be_deleted_a_prune_ends(aged, path):
+    away = path.with_name("away.db")
+    with pytest.raises(StoreUnavailableError, match="not where it was opened"):
+        aged.prune_report(90, dry_run=False, progress=lambda _done, _of: path.rename(away))
+    away.rename(path)
+    assert aged.prune_report(90)["pruned"] == ["ended-95"]
 
 
 def test_a_session_that_came_back_to_life_meanwhile_stays(aged, path):
