@@ -141,7 +141,8 @@ def run(folder: Path, processes: int, threads: int, seconds: float, seed: int) -
     path, diaries = folder / "state.db", folder / "diaries"
     diaries.mkdir()
     SessionDB(path).close()
-    ends_at = _processes.Value("d", time.monotonic() + START_S)
+    # Without a lock: who is killed while it looks would keep it for ever.
+    ends_at = _processes.Value("d", time.monotonic() + START_S, lock=False)
     draw = random.Random(seed)
     count = 0
 
